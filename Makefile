@@ -16,7 +16,7 @@ option = $(if $($(1)),$(2) "$$$(1)")
 RETRAIN_FLAGS = $(call option,DATASET,--data.dataset) $(call option,TRAIN,--data.train-files) \
                 $(call option,DEV,--data.dev-files) $(call option,VARIANTS,--variants) \
                 $(call option,EPOCHS,--training.epochs) $(call option,VECTORS,--vectors.source) \
-                $(call option,METHOD,--vectors.source) $(call option,CORPUS,--vectors.corpus.files) \
+                $(call option,METHOD,--vectors.source) $(call option,CORPUS,--vectors.corpus-files) \
                 $(ARGS)
 
 # Rejects variables on the command line that no target takes, because they would have no effect.

@@ -16,7 +16,7 @@ from benchmarks.common.machine import machine, peak_mib, today
 from tasks.data.ingest import ingest_file
 from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import PACKAGED
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
+from tasks.text.build_vocabulary import VocabularyConfig, build_vocabulary
 from tasks.text.encode import encode_split
 from tasks.text.split_texts import wanted_words
 
@@ -51,7 +51,7 @@ def run(files: dict[str, Path], root: Path, clock: Clock) -> Facts:
     for name, file in files.items():
         with clock.step(f"ingest {name}"):
             facts[name] = ingest_file(ingested[name], file)
-    parameters = VocabularyParameters()
+    parameters = VocabularyConfig()
     vectors, vocabulary = folder(root, "vectors"), folder(root, "vocabulary")
     with clock.step("vectors"):
         wanted = wanted_words(list(ingested.values()), parameters.lower_case)

@@ -24,13 +24,13 @@ from tasks.data.schema import Article
 from tasks.data.splits import Shares, write_split
 from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import PACKAGED
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
+from tasks.text.build_vocabulary import VocabularyConfig, build_vocabulary
 from tasks.text.encode import encode_split
 from tasks.text.split_texts import wanted_words
 
 RESULT = Path(__file__).parent / "results" / "scale.json"
 HELD_OUT = Shares(validation=0.1, dev=0.1)
-PARAMETERS = VocabularyParameters()
+PARAMETERS = VocabularyConfig()
 
 
 def ingest(root: Path) -> None:

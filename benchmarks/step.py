@@ -53,7 +53,7 @@ from models.configs.variant import Precision
 from models.optim import AveragedWeights
 from models.predict import span_nll
 from tasks.embeddings.formats.store import load_word_vectors
-from tasks.text.build_vocabulary import VocabularyParameters
+from tasks.text.build_vocabulary import VocabularyConfig
 from tasks.text.encoded import load_encoded, load_types
 
 BATCH_SIZE, INFERENCE_BATCH, CONTEXT_TOKENS = 64, 128, 130
@@ -77,7 +77,7 @@ class Data:
 def prepare(dataset: str) -> list[str]:
     """Ingest and encode the dataset, or take it from the cache, and return the folders."""
     splits = ingest_dataset(DataParameters(dataset=dataset))
-    encoded = encode_dataset(splits, VectorParameters(), VocabularyParameters())
+    encoded = encode_dataset(splits, VectorParameters(), VocabularyConfig())
     parts = (
         encoded.splits["train"],
         encoded.splits["dev"],

@@ -2,11 +2,10 @@
 
 from prefect import flow
 
-from flows.common.encoding import encode_dataset, require_same_casing
+from flows.common.encoding import encode_dataset
 from flows.common.failures import report_user_errors
-from flows.common.parameters import DataParameters, VectorParameters
+from flows.common.parameters import DataParameters, VectorParameters, VocabularyParameters
 from flows.common.splits import ingest_dataset
-from tasks.text.build_vocabulary import VocabularyParameters
 
 
 @flow(name="build-vocabulary", description=__doc__)
@@ -17,5 +16,4 @@ def build_vocabulary(
     vocabulary: VocabularyParameters = VocabularyParameters(),
 ) -> dict[str, object]:
     """Build the vocabulary of a dataset, and return the facts about it."""
-    require_same_casing([vectors], vocabulary)
-    return encode_dataset(ingest_dataset(data), vectors, vocabulary).vocabulary.facts
+    return encode_dataset(ingest_dataset(data), vectors, vocabulary.config).vocabulary.facts

@@ -23,7 +23,7 @@ from tasks.data.answer_errors import ERROR_DESCRIPTIONS
 from tasks.embeddings.formats.source import NO_VECTORS
 from tasks.reports.data_report import CheckedFiles, CheckedVectors
 from tasks.stages import checking, ingesting, selecting_vectors
-from tasks.text.build_vocabulary import VocabularyParameters
+from tasks.text.build_vocabulary import VocabularyConfig
 
 
 @flow(name="check", description=__doc__)
@@ -46,9 +46,9 @@ def _select_vectors(
     """The vectors of the files' words; None without any."""
     if vectors.source == NO_VECTORS or not checked.ingested:
         return None
-    vocabulary = VocabularyParameters()
+    vocabulary = VocabularyConfig()
     selected = selecting_vectors(
-        resolve_vectors(vectors, splits),
+        resolve_vectors(vectors, vocabulary.lower_case, splits),
         list(checked.ingested.values()),
         vocabulary.lower_case,
         vocabulary.pretrained_words,

@@ -21,7 +21,7 @@ from flows.commands.terminal import show, table
 from flows.common.compared import ComparedVariant, Outcomes, grouped
 from flows.common.data_files import recommended_training
 from flows.common.display_names import names_of_data, names_of_vectors, require_unique
-from flows.common.encoding import encode_dataset, require_same_casing
+from flows.common.encoding import encode_dataset
 from flows.common.failures import TRAINING_FLOW, report_user_errors
 from flows.common.parameters import (
     DataParameters,
@@ -29,9 +29,9 @@ from flows.common.parameters import (
     VariantName,
     Variants,
     VectorParameters,
+    VocabularyParameters,
     composes_oov_words,
     configure,
-    require_contextual_variant,
     vectors_for,
 )
 from flows.common.publish import (
@@ -42,9 +42,7 @@ from flows.common.publish import (
     url_of,
 )
 from flows.common.results import (
-    ExampleQuestions,
     error_report,
-    match_examples,
 )
 from flows.common.splits import ingest_dataset
 from flows.common.training import Training, model_to_start_from, report_on, train_each
@@ -58,7 +56,6 @@ from tasks.datasets.catalog import COMPARISONS
 from tasks.reports.comparison import Cell, compare
 from tasks.reports.run_report import REPORT, with_links_to, write_error_page
 from tasks.stages import comparing
-from tasks.text.build_vocabulary import VocabularyParameters
 from tasks.tracking import runs
 
 # The columns that the terminal shows; the page and Prefect show all columns.
@@ -98,7 +95,6 @@ def compare_variants(
     ] = [VectorParameters()],
     vocabulary: VocabularyParameters = VocabularyParameters(),
     resources: Resources = Resources(),
-    examples: ExampleQuestions = [],
 ) -> dict[str, Any]:
     """Train every variant from every seed on all datasets and vectors.
 
@@ -115,15 +111,13 @@ def compare_variants(
             "training.seed would have no effect, because each variant is trained once per seed in "
             "seeds. Set seeds instead, or omit it."
         )
-    require_same_casing(vectors, vocabulary)
     start = model_to_start_from(training.start_from)
     grid = build_grid(data, vectors, list(product(variants, seeds)), vocabulary, training, start)
     trainings = [cell_training for _, cell_training in grid]
-    matched = match_examples([cell_training.splits for cell_training in trainings], examples)
     outcomes, start_seconds = Outcomes(grid), time.monotonic()
     with closing(train_each(trainings, resources)) as ended:
         for number, outcome in ended:
-            outcomes.ended[number] = with_error_report(*grid[number], outcome, matched[number])
+            outcomes.ended[number] = with_error_report(*grid[number], outcome)
             if len(outcomes.ended) < len(grid):
                 _publish_so_far(outcomes, seeds, time.monotonic() - start_seconds)
     return _publish_all(outcomes, seeds)
@@ -141,7 +135,6 @@ def build_grid(
 
     A model is a variant and a seed. Each training comes with the cell that it counts towards.
     """
-    require_contextual_variant(training, [name for name, _ in models])
     configs = [
         [
             configure(name, recommended_training(dataset), training.changes(), {"seed": seed})
@@ -156,7 +149,10 @@ def build_grid(
         splits = ingest_dataset(dataset)
         for vectors_name, source in zip(names_of_vectors(vectors), vectors, strict=True):
             encoded = encode_dataset(
-                splits, vectors_for(variants, source), vocabulary, composes_oov_words(variants)
+                splits,
+                vectors_for(variants, source),
+                vocabulary.config,
+                composes_oov_words(variants),
             )
             grid += [
                 (
@@ -169,7 +165,7 @@ def build_grid(
 
 
 def with_error_report(
-    cell: Cell, training: Training, outcome: Output | Exception, examples: Sequence[str]
+    cell: Cell, training: Training, outcome: Output | Exception
 ) -> ComparedVariant | Exception:
     """The result of a training, with its error report; the error if either failed.
 
@@ -178,7 +174,7 @@ def with_error_report(
     if isinstance(outcome, Exception):
         return outcome
     try:
-        errors = error_report(training.splits, outcome, examples)
+        errors = error_report(training.splits, outcome)
     except Exception as error:
         lost = "the training ended, but not its error report"
         if isinstance(error, UserError) and not isinstance(error, RetryableError):

@@ -8,17 +8,21 @@ from prefect.states import Completed
 
 from flows.commands.flow_command import flow_command
 from flows.common.failures import TRAINING_FLOW, report_user_errors
-from flows.common.parameters import DataParameters, TrainingParameters, Variants, VectorParameters
+from flows.common.parameters import (
+    DataParameters,
+    TrainingParameters,
+    Variants,
+    VectorParameters,
+    VocabularyParameters,
+)
 from flows.common.promote import promote_best
 from flows.common.publish import publish, update_index
-from flows.common.results import ExampleQuestions
 from flows.train import TrainingInputs, announce, train_variants
 from infra.artifacts.in_use import stages_in_use, stages_of_newest_runs
 from infra.cluster.allotment import Resources
 from infra.errors import UserError
 from infra.settings import settings
 from tasks.evaluation.promotion_rule import PromotionRule
-from tasks.text.build_vocabulary import VocabularyParameters
 from tasks.tracking.garbage_collection import prune, retire
 
 
@@ -36,7 +40,6 @@ def retrain(
     vocabulary: VocabularyParameters = VocabularyParameters(),
     resources: Resources = Resources(),
     promotion: PromotionRule = PromotionRule(),
-    examples: ExampleQuestions = [],
 ) -> State[dict[str, Any]]:
     """Train the variants on a dataset, and promote the best one if it beats the champion.
 
@@ -44,7 +47,7 @@ def retrain(
     or "Nothing to do" if data, parameters and code are unchanged.
     """
     trained = train_variants(
-        TrainingInputs(data, vectors, vocabulary), variants, training, resources, examples
+        TrainingInputs(data, vectors, vocabulary), variants, training, resources
     )
     try:
         result = promote_best(trained.splits, trained.variants, promotion)

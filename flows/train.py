@@ -1,6 +1,5 @@
 """Flow `train`: train, evaluate and register variants on a dataset, and write a report."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,29 +10,26 @@ from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
 from flows.common.data_files import recommended_training
 from flows.common.display_names import require_unique
-from flows.common.encoding import encode_dataset, require_same_casing
+from flows.common.encoding import encode_dataset
 from flows.common.failures import TRAINING_FLOW, report_user_errors
 from flows.common.parameters import (
     DataParameters,
     TrainingParameters,
     Variants,
     VectorParameters,
+    VocabularyParameters,
     composes_oov_words,
     configure,
-    require_contextual_variant,
     vectors_for,
 )
 from flows.common.publish import publish
 from flows.common.results import (
-    ExampleQuestions,
     TrainedVariants,
     error_report,
-    match_examples,
 )
 from flows.common.splits import ingest_dataset
 from flows.common.training import Training, model_to_start_from, report_on, train_all
 from infra.cluster.allotment import Resources
-from tasks.text.build_vocabulary import VocabularyParameters
 
 
 @dataclass(frozen=True)
@@ -50,26 +46,22 @@ def train_variants(
     variants: Variants,
     training: TrainingParameters,
     resources: Resources,
-    examples: Sequence[str],
 ) -> TrainedVariants:
     """Ingest, encode, train and report: the steps that `train` and `retrain` share.
 
     A step whose inputs, parameters and code are unchanged comes from the cache.
     """
     require_unique(variants=variants)
-    require_same_casing([inputs.vectors], inputs.vocabulary)
-    require_contextual_variant(training, variants)
     recommended = recommended_training(inputs.data)
     configs = [configure(name, recommended, training.changes()) for name in variants]
     start = model_to_start_from(training.start_from)
     vectors = vectors_for(configs, inputs.vectors)
     splits = ingest_dataset(inputs.data)
-    match_examples([splits], examples)  # report those without a match before training
-    encoded = encode_dataset(splits, vectors, inputs.vocabulary, composes_oov_words(configs))
+    encoded = encode_dataset(splits, vectors, inputs.vocabulary.config, composes_oov_words(configs))
     trainings = [Training(config, splits, encoded, start) for config in configs]
     trained = train_all(trainings, resources)
     report = report_on(trainings[0], trained)
-    errors = [error_report(splits, output, examples) for output in trained]
+    errors = [error_report(splits, output) for output in trained]
     return TrainedVariants(splits, trained, report, errors)
 
 
@@ -86,14 +78,13 @@ def train(
     vectors: VectorParameters = VectorParameters(),
     vocabulary: VocabularyParameters = VocabularyParameters(),
     resources: Resources = Resources(),
-    examples: ExampleQuestions = [],
 ) -> dict[str, Any]:
     """Train the variants on a dataset, and return their scores and the path of the report.
 
     The champion does not change: only `retrain` promotes.
     """
     trained = train_variants(
-        TrainingInputs(data, vectors, vocabulary), variants, training, resources, examples
+        TrainingInputs(data, vectors, vocabulary), variants, training, resources
     )
     return trained.summary(publish(trained))
 

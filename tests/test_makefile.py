@@ -80,7 +80,7 @@ def test_each_variable_becomes_an_option(folder: Path) -> None:
         "VARIANTS": "--variants",
         "EPOCHS": "--training.epochs",
         "METHOD": "--vectors.source",
-        "CORPUS": "--vectors.corpus.files",
+        "CORPUS": "--vectors.corpus-files",
     }
     typed = [f"{name}=of {name}" for name in options]
     expected = [word for name, option in options.items() for word in (option, f"of {name}")]
@@ -107,8 +107,8 @@ def test_values_arrive_whole(folder: Path, value: str) -> None:
 
 
 def test_args_are_words_of_the_shell(folder: Path) -> None:
-    words = arguments(folder, "retrain", """ARGS=--no-x --examples '["Who, when?"]'""")
-    assert words == ["retrain", "--no-x", "--examples", '["Who, when?"]']
+    words = arguments(folder, "retrain", """ARGS=--no-x --data.train-files '["a, b.json"]'""")
+    assert words == ["retrain", "--no-x", "--data.train-files", '["a, b.json"]']
 
 
 @pytest.mark.parametrize("target", ["up", "down"])

@@ -21,7 +21,7 @@ from flows.common.splits import ingest_dataset
 from flows.common.training import Training
 from models.configs.presets import preset
 from tasks.embeddings.formats.store import load_word_vectors
-from tasks.text.build_vocabulary import VocabularyParameters
+from tasks.text.build_vocabulary import VocabularyConfig
 from tasks.training.inputs import TrainingData
 
 
@@ -29,7 +29,7 @@ from tasks.training.inputs import TrainingData
 @report_user_errors
 def _pack(folder: str, data: DataParameters, vectors: VectorParameters) -> None:
     splits = ingest_dataset(data)
-    encoded = encode_dataset(splits, vectors, VocabularyParameters())
+    encoded = encode_dataset(splits, vectors, VocabularyConfig())
     name, _, inputs = Training(preset("char"), splits, encoded).inputs
     gather(Path(folder), inputs, name)
 

@@ -25,13 +25,13 @@ from infra.cluster.ray_cluster import connect, disconnect
 from tasks.data.ingest import ingest_file
 from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import PACKAGED
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
+from tasks.text.build_vocabulary import VocabularyConfig, build_vocabulary
 from tasks.text.encode import encode_split
 from tasks.text.split_texts import distinct_forms, wanted_words
 
 RESULT = Path(__file__).parents[1] / "results" / "cluster" / "data-steps.json"
 OBJECT_STORE = 200 * 2**20
-PARAMETERS = VocabularyParameters()
+PARAMETERS = VocabularyConfig()
 
 
 @contextmanager

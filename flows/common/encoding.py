@@ -3,7 +3,7 @@
 Vectors are found by name, or trained first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -62,26 +62,31 @@ from tasks.stages import (
     training_language_model,
     training_vectors,
 )
-from tasks.text.build_vocabulary import VocabularyParameters
+from tasks.text.build_vocabulary import VocabularyConfig
 from tasks.text.coverage import covered, misfit, no_word_known
 from tasks.tracking.runs import Split
 from tasks.training.train_variant import remove_checkpoints
 
 
 def resolve_vectors(
-    vectors: VectorParameters, splits: Splits | None = None
+    vectors: VectorParameters, lower_case: bool, splits: Splits | None = None
 ) -> VectorInput | JoinedVectors:
     """The chosen set, or several joined ones: the packaged one, a known set, a file, or one that is
-    trained first. For `splits`, see `corpus_files`."""
-    sets = tuple(_resolve(part, vectors, splits) for part in vectors.parts)
+    trained first, in lower case if the vocabulary is. For `splits`, see `corpus_files`."""
+    sets = tuple(_resolve(part, vectors, lower_case, splits) for part in vectors.parts)
     return JoinedVectors(sets) if len(sets) > 1 else sets[0]
 
 
-def _resolve(spec: str, vectors: VectorParameters, splits: Splits | None) -> VectorInput:
+def _resolve(
+    spec: str, vectors: VectorParameters, lower_case: bool, splits: Splits | None
+) -> VectorInput:
     if spec not in METHODS:
         return find_vectors(spec)
-    parameters = EmbeddingParameters(**vectors.training.model_dump() | {"method": spec})
-    trained = train_from_corpus(vectors.corpus, parameters, vectors.start, splits)
+    corpus = CorpusParameters(
+        files=vectors.corpus_files, dataset=vectors.corpus_dataset, lower_case=lower_case
+    )
+    embedding = EmbeddingParameters.model_validate({"method": spec, "dimension": vectors.dimension})
+    trained = train_from_corpus(corpus, embedding, None, splits)
     return stage_input(trained.folder / VECTORS)
 
 
@@ -224,24 +229,6 @@ def _fetch_texts(spec: str) -> list[TextFile]:
     return [TextFile(local_copy(file), column) for file in texts]
 
 
-def require_same_casing(
-    vectors: Sequence[VectorParameters], vocabulary: VocabularyParameters
-) -> None:
-    """Refuse vectors that would be trained in a different case from the vocabulary's.
-
-    Raises:
-        UserError: a corpus would be read with a `lower_case` that differs from the vocabulary's.
-    """
-    for source in vectors:
-        trained_lower_case = source.corpus.lower_case
-        if source.method is not None and trained_lower_case != vocabulary.lower_case:
-            raise UserError(
-                f"vectors.corpus.lower_case is {trained_lower_case}, but vocabulary.lower_case is "
-                f"{vocabulary.lower_case}: words with capitals would have no vector. Set both to "
-                "the same value."
-            )
-
-
 def warn_if_casing_differs(name: str, history: History, field: str, lower_case: bool) -> None:
     """Log a warning if a set was trained in a different case from what `field` says.
 
@@ -271,7 +258,7 @@ class Encoded:
 def encode_dataset(
     splits: Splits,
     vectors: VectorParameters,
-    vocabulary: VocabularyParameters,
+    vocabulary: VocabularyConfig,
     compose_oov: bool = False,
 ) -> Encoded:
     """Select the vectors, build the vocabulary, and encode the splits.
@@ -285,7 +272,7 @@ def encode_dataset(
     """
     train, *others = splits.folders.values()
     picked = selecting_vectors(
-        resolve_vectors(vectors, splits),
+        resolve_vectors(vectors, vocabulary.lower_case, splits),
         [train],
         vocabulary.lower_case,
         vocabulary.pretrained_words,

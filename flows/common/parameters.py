@@ -8,16 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 
-from flows.common.config_fields import changes_to, describe, with_fields
+from flows.common.preset_values import preset_values
 from infra.errors import UserError
 from models.configs.presets import PRESETS, preset
-from models.configs.variant import (
-    CharacterConfig,
-    ContextualConfig,
-    ModelConfig,
-    TrainingConfig,
-    VariantConfig,
-)
+from models.configs.variant import Precision, UnknownWords, VariantConfig
 from tasks.data.splits import Overlap
 from tasks.datasets.catalog import DATASETS
 from tasks.datasets.paths import LONGEST_NAME
@@ -29,7 +23,8 @@ from tasks.embeddings.formats.source import (
     check_source,
     parts_of,
 )
-from tasks.embeddings.training.config import METHODS, EmbeddingSettings, reject_unused_settings
+from tasks.embeddings.training.config import DIMENSION, METHODS
+from tasks.text.build_vocabulary import VocabularyConfig
 
 if TYPE_CHECKING:  # type checkers need literal values
     VariantName: TypeAlias = str
@@ -60,9 +55,6 @@ def check_start(spec: str) -> str:
             f"{NO_VECTORS!r} is not valid here; name a set of vectors, or omit the option"
         )
     return check_source(spec)
-
-
-VectorStart = Annotated[str, AfterValidator(check_start)]
 
 
 def check_set_name(name: str) -> str:
@@ -207,87 +199,105 @@ class DataParameters(Form):
         return self
 
 
-@with_fields(changes_to(CharacterConfig, disabled_by_zero={"embedding_size": "no character CNN"}))
-class CharacterParameters(Form):
-    """Changes to the character CNN of every variant; every variant must have one.
-
-    An empty field keeps the preset's value.
-    """
-
-    @model_validator(mode="after")
-    def _reject_fields_without_effect(self) -> Self:
-        others = self.model_dump(exclude_none=True)
-        if others.pop("embedding_size", None) == 0 and others:
-            raise ValueError(
-                f"embedding_size is 0, which removes the character CNN, so {next(iter(others))} "
-                "has no effect; set only one of the two"
-            )
-        return self
-
-
-@with_fields(changes_to(ContextualConfig))
-class ContextualParameters(Form):
-    """Changes to the contextual vectors of the variants that have them; at least one must.
-
-    An empty field keeps the preset's value.
-    """
-
-
-# Fields that a preset or a dataset sets, and that 0 disables, with what that means. An empty field
-# can't do this: Prefect's form submits every field, and sends null for those left untouched.
-DISABLED_BY_ZERO = {"window_stride": "no windows"}
-
-
-@with_fields(
-    {
-        **changes_to(TrainingConfig, disabled_by_zero=DISABLED_BY_ZERO),
-        "start_from": (
-            str | None,
-            Field(
-                None,
-                min_length=1,
-                description="Warm start from an earlier model: models:/<name>@champion, "
-                "models:/<name>/<version>, or a model directory. Empty: train from scratch.",
-            ),
-        ),
-        **changes_to(ModelConfig),
-        "characters": (
-            CharacterParameters,
-            Field(
-                CharacterParameters(),
-                description=describe(
-                    ModelConfig, "characters", "An empty field keeps the preset's value."
-                ),
-            ),
-        ),
-        "contextual": (
-            ContextualParameters,
-            Field(
-                ContextualParameters(),
-                description=describe(
-                    ModelConfig, "contextual", "An empty field keeps the preset's value."
-                ),
-            ),
-        ),
-    }
-)
 class TrainingParameters(Form):
     """Changes to every variant's preset; an empty field keeps the preset's or dataset's value."""
 
-    model_config = ConfigDict(json_schema_extra={"essentials": ["epochs", "seed"]})
+    model_config = ConfigDict(
+        json_schema_extra={"essentials": ["epochs", "optimizer", "learning_rate", "patience"]}
+    )
 
-    if TYPE_CHECKING:  # at run time, the decorator adds this field at its place in the form
-        start_from: str | None = None
+    epochs: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        None,
+        description="Maximum number of passes over the training data. " + preset_values("epochs"),
+    )
+    optimizer: Literal["adadelta", "adam"] | None = Field(
+        None,
+        description="Optimiser. Set `learning_rate` to suit it. " + preset_values("optimizer"),
+    )
+    learning_rate: Annotated[float, Field(gt=0)] | None = Field(
+        None,
+        description="Peak learning rate: about 0.5 for Adadelta, 0.001 to 0.002 for Adam. "
+        + preset_values("learning_rate"),
+    )
+    patience: Annotated[int, Field(ge=1)] | None = Field(
+        None,
+        description="Early stopping: stop after this many epochs without a better validation F1, "
+        "and keep the best weights. " + preset_values("patience"),
+    )
+    batch_size: Annotated[int, Field(ge=1)] | None = Field(
+        None,
+        description="Questions per optimisation step, summed over all workers. "
+        + preset_values("batch_size"),
+    )
+    max_minutes: Annotated[float, Field(gt=0)] | None = Field(
+        None,
+        description="Stop after this many minutes of training and evaluation; a final evaluation "
+        "follows. " + preset_values("max_minutes"),
+    )
+    precision: Precision | None = Field(
+        None,
+        description="Precision of matrix products; weights are always float32. bfloat16 is faster "
+        "on CPUs with AMX or AVX-512, and much slower on other CPUs. GPUs keep LSTMs, most of the "
+        "work, in float32. " + preset_values("precision"),
+    )
+    seed: Annotated[int, Field(ge=0)] | None = Field(
+        None,
+        description="Seed for weight initialisation, batch order and dropout. "
+        + preset_values("seed"),
+    )
+    start_from: Annotated[str, Field(min_length=1)] | None = Field(
+        None,
+        description="Warm start from an earlier model: models:/<name>@champion, "
+        "models:/<name>/<version>, or a model directory. Empty: train from scratch.",
+    )
+    hidden_size: Annotated[int, Field(ge=1)] | None = Field(
+        None,
+        description="Hidden size of all layers (d in the BiDAF paper). "
+        + preset_values("hidden_size"),
+    )
+    dropout: Annotated[float, Field(ge=0, le=0.99)] | None = Field(
+        None, description="Dropout rate. 0: no dropout. " + preset_values("dropout")
+    )
+    max_context_tokens: Annotated[int, Field(ge=1)] | None = Field(
+        None,
+        description="Contexts with more tokens are skipped in training, but not in evaluation. "
+        "With `window_stride`: window size in tokens. " + preset_values("max_context_tokens"),
+    )
+    max_answer_tokens: Annotated[int, Field(ge=1)] | None = Field(
+        None,
+        description="Longest answer to predict, in tokens. " + preset_values("max_answer_tokens"),
+    )
+    # Prefect's form sends null for fields left untouched, so an empty field can't disable a
+    # dataset's windows; 0 does.
+    window_stride: Annotated[int, Field(ge=0)] | None = Field(
+        None,
+        description="Read longer contexts in sliding windows of `max_context_tokens` tokens that "
+        "start this many tokens apart, in training and prediction. Half the window size works "
+        "well. 0: no windows. " + preset_values("window_stride"),
+    )
+    unknown_words: UnknownWords | None = Field(
+        None,
+        description="Vector of an OOV word (one without a pretrained vector): zero, random but "
+        "fixed, trainable, or composed from subwords (needs fastText vectors). "
+        + preset_values("unknown_words"),
+    )
+    expected_no_answer: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None,
+        description="Share of unanswerable questions expected in use. The no-answer threshold is "
+        "chosen on validation weighted to this share. Empty: the share in the training data.",
+    )
 
     def changes(self) -> dict[str, Any]:
-        """The fields of the variant to change; None disables a field."""
+        """The fields of the variant to change."""
         changed = self.model_dump(exclude_none=True, exclude={"start_from"})
-        characters = changed.pop("characters")
-        if characters:
-            changed["characters"] = characters if characters.get("embedding_size") != 0 else None
-        if not changed["contextual"]:
-            del changed["contextual"]
-        return changed | {name: None for name in DISABLED_BY_ZERO if changed.get(name) == 0}
+        return changed | ({"window_stride": None} if changed.get("window_stride") == 0 else {})
+
+
+TEXTS = (
+    "Text files (one paragraph per line, optionally .gz, .xz, .zst or .zip), directories, globs, "
+    "URLs (https://…, s3://…), Parquet columns (pages.parquet#column) or known corpora (listed by "
+    "`bidaflow datasets`)."
+)
 
 
 class CorpusParameters(Form):
@@ -295,12 +305,7 @@ class CorpusParameters(Form):
 
     model_config = ConfigDict(json_schema_extra={"essentials": ["files"]})
 
-    files: list[NonEmpty] = Field(
-        [],
-        description="Text files (one paragraph per line, optionally .gz, .xz, .zst or .zip), "
-        "directories, globs, URLs (https://…, s3://…), Parquet columns (pages.parquet#column) or "
-        "known corpora (listed by `bidaflow datasets`).",
-    )
+    files: list[NonEmpty] = Field([], description=TEXTS)
     dataset: str | None = Field(
         None,
         min_length=1,
@@ -308,7 +313,9 @@ class CorpusParameters(Form):
         "Empty: none.",
     )
     lower_case: bool = Field(
-        True, description="Lower-case the corpus. Must match `vocabulary.lower_case`."
+        True,
+        description="Lower-case the corpus. Must match the `vocabulary.lower_case` of trainings "
+        "that read the vectors.",
     )
 
 
@@ -322,21 +329,9 @@ class VectorParameters(Form):
         description="glove-6b-50d (included); a known set to download, such as glove.840B.300d "
         "(`bidaflow datasets` lists them); the name of a set trained here; a file (GloVe .txt or "
         ".zip, word2vec or fastText .bin, .txt or .vec, or a .parquet); a method to train them on "
-        "`corpus` first (cbow, skipgram, fasttext, glove); or none, for variants that read only "
+        "a corpus first (cbow, skipgram, fasttext, glove); or none, for variants that read only "
         "characters. Several joined by + are used side by side: glove-6b-50d+skipgram.",
     )
-    corpus: CorpusParameters = Field(
-        CorpusParameters(), description="Corpus to train on if `source` is a method."
-    )
-    training: EmbeddingSettings = Field(
-        EmbeddingSettings(), description="Training settings if `source` is a method."
-    )
-    start: VectorStart | None = Field(
-        None,
-        description="Warm start: set of vectors to continue training; new words are added. Empty: "
-        "train from scratch.",
-    )
-
     contextual: str | None = Field(
         None,
         min_length=1,
@@ -344,6 +339,19 @@ class VectorParameters(Form):
         "one that `bidaflow embeddings train --embedding.method elmo` trained, its "
         "bilm.safetensors, or released weights (an .hdf5 beside its options.json, or their "
         "folder). Other variants ignore it.",
+    )
+    corpus_files: list[NonEmpty] = Field(
+        [],
+        description="If `source` is a method: texts to train the vectors on. " + TEXTS,
+    )
+    corpus_dataset: str | None = Field(
+        None,
+        min_length=1,
+        description="If `source` is a method: dataset (known, or a path) whose training contexts "
+        "are added to the texts. Empty: none.",
+    )
+    dimension: int = Field(
+        DIMENSION, ge=1, le=2000, description="If `source` is a method: dimension of the vectors."
     )
 
     @property
@@ -357,29 +365,33 @@ class VectorParameters(Form):
         return next((part for part in self.parts if part in METHODS), None)
 
     @model_validator(mode="after")
-    def _reject_settings_without_effect(self) -> Self:
-        given = {
-            "corpus": self.corpus != CorpusParameters(),
-            "training": self.training != EmbeddingSettings(),
-            "start": self.start is not None,
-        }
-        changed = [name for name, value in given.items() if value]
-        if self.method is not None:
-            reject_unused_settings(self.method, self.training)
-        elif changed:
+    def _require_corpus(self) -> Self:
+        corpus = self.corpus_files or self.corpus_dataset
+        if self.method is not None and not corpus:
             raise ValueError(
-                f"{' and '.join(changed)} would have no effect, because source is {self.source}; "
-                f"set source to a training method ({', '.join(METHODS)}), or omit them"
+                f"source {self.method} reads a corpus; set corpus_files or corpus_dataset"
+            )
+        if self.method is None and corpus:
+            raise ValueError(
+                f"the corpus would have no effect, because source is {self.source}; set source to "
+                f"a training method ({', '.join(METHODS)}), or omit the corpus"
             )
         return self
 
-    @model_validator(mode="after")
-    def _require_corpus(self) -> Self:
-        if self.method is not None and not self.corpus.files and self.corpus.dataset is None:
-            raise ValueError(
-                f"source {self.method} reads a corpus; set corpus.files or corpus.dataset"
-            )
-        return self
+
+class VocabularyParameters(Form):
+    """How words are looked up."""
+
+    lower_case: bool = Field(
+        True,
+        description="Look up words in lower case, and train vectors on texts in lower case. "
+        "Characters always keep their case.",
+    )
+
+    @property
+    def config(self) -> VocabularyConfig:
+        """The vocabulary to build."""
+        return VocabularyConfig(lower_case=self.lower_case)
 
 
 def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> VectorParameters:
@@ -441,22 +453,6 @@ def configure(name: VariantName, *changes: dict[str, Any]) -> VariantConfig:
         return preset(name).with_changes(**merged)
     except ValueError as error:
         raise UserError(str(error)) from error
-
-
-def require_contextual_variant(
-    training: TrainingParameters, variants: Sequence[VariantName]
-) -> None:
-    """Refuse changes to contextual vectors if none of the variants has any.
-
-    Raises:
-        UserError: none has.
-    """
-    changed = next(iter(training.changes().get("contextual", ())), None)
-    if changed is not None and not any(preset(name).model.contextual for name in variants):
-        raise UserError(
-            f"training.contextual.{changed} has no effect, because no variant of this run reads "
-            "contextual vectors. Omit it, or add such a variant, for example char-elmo."
-        )
 
 
 def docstring_with_args(body: Callable[..., Any]) -> str:

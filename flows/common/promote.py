@@ -23,6 +23,7 @@ from infra.settings import settings
 from tasks.evaluation.evaluate import load_split
 from tasks.evaluation.promotion_rule import (
     FIRST_CHAMPION,
+    SLICE_QUESTIONS,
     Decision,
     PromotionRule,
     decide,
@@ -282,8 +283,8 @@ def _compare(
     scored, earlier = (output.folder for output in outputs)
     questions = load_split(split)
     new = new_to_models(questions, [scored / "model", earlier / "model"])
-    if not new.all() and new.sum() < rule.slice_questions:
-        return too_few(int(new.sum()), rule)
+    if not new.all() and new.sum() < SLICE_QUESTIONS:
+        return too_few(int(new.sum()))
     slices = guarded_slices(questions, Lexicon.load(scored / "model"))
     return decide(
         load_f1(earlier)[new],

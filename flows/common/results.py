@@ -1,30 +1,16 @@
 """The results of a flow run: trained variants with their scores and reports."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from flows.common.promote import PromotionResult
 from flows.common.splits import Splits
 from infra.artifacts.manifest import content_digest, digest_of
 from infra.artifacts.stage import Output
 from tasks.datasets.paths import not_used
-from tasks.evaluation.evaluate import load_split
-from tasks.reports.examples import matching_rows, named_questions
 from tasks.reports.run_report import VariantScores
 from tasks.stages import reporting_errors
-
-ExampleQuestions = Annotated[
-    list[Annotated[str, Field(pattern=r"\S")]],
-    Field(
-        description="Dev questions whose attention the error reports plot, each given by its id or "
-        "by words that it contains. Empty: the most confident mistakes. On the command line, use a "
-        'JSON list for words with a comma or a quotation mark: ["Who, when?"].'
-    ),
-]
 
 COLUMNS = {
     "dev/em": ("EM", ".2f"),
@@ -39,26 +25,9 @@ COLUMNS = {
 }
 
 
-def match_examples(splits: Sequence[Splits], examples: Sequence[str]) -> list[list[str]]:
-    """For each dataset, the examples that match its dev questions.
-
-    Raises:
-        UserError: an example matches no dev question of any dataset.
-    """
-    folders = [dataset.dev.folder for dataset in splits]
-    matches: dict[Path, list[str]] = {folder: [] for folder in folders}
-    for folder in matches if examples else ():
-        split = load_split(folder)
-        matches[folder] = [name for name in examples if matching_rows(split, name)]
-    for name in examples:
-        if not any(name in names for names in matches.values()):
-            named_questions(load_split(folders[0]), [name])
-    return [matches[folder] for folder in folders]
-
-
-def error_report(splits: Splits, trained: Output, examples: Sequence[str]) -> Output:
+def error_report(splits: Splits, trained: Output) -> Output:
     """The error report on a variant; its MLflow run gets a copy."""
-    return reporting_errors(splits.name, trained.folder, splits.dev.folder, examples)
+    return reporting_errors(splits.name, trained.folder, splits.dev.folder)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,9 @@ from models.arrays import BoolArray, FloatArray, IntArray
 from tasks.evaluation.bootstrap import CONFIDENCE, Gain, paired_gain, signed
 from tasks.evaluation.groups import choose_groups
 
+# Slices with fewer questions are ignored.
+SLICE_QUESTIONS = 30
+
 
 class PromotionRule(BaseModel, frozen=True, extra="forbid"):
     """The conditions under which a newly trained model is promoted to champion."""
@@ -23,9 +26,6 @@ class PromotionRule(BaseModel, frozen=True, extra="forbid"):
         le=100,
         description="Do not promote if F1 on any slice of the questions drops significantly by "
         "more than this many points.",
-    )
-    slice_questions: int = Field(
-        30, ge=1, description="Ignore slices with fewer questions than this."
     )
 
 
@@ -58,11 +58,11 @@ class Decision:
 FIRST_CHAMPION = Decision(True, "there was no champion before", [])
 
 
-def too_few(questions: int, rule: PromotionRule) -> Decision:
+def too_few(questions: int) -> Decision:
     """The decision if only a few questions are new to both models."""
     reason = (
         f"only {questions} questions are about contexts that neither it nor the champion was "
-        f"trained on, and {rule.slice_questions} are needed. Set data.seed and "
+        f"trained on, and {SLICE_QUESTIONS} are needed. Set data.seed and "
         "data.validation_share as for the champion, or promote it yourself with `bidaflow promote`"
     )
     return Decision(False, reason, [])
@@ -82,7 +82,7 @@ def decide(
     Both models answered the same questions, about the articles and contexts `article_of` and
     `context_of`, (n,) each. The challenger is promoted if it gains at least `min_gain` points, the
     95 % confidence interval of its gain (paired bootstrap) does not reach below zero, and no slice
-    of at least `slice_questions` questions loses more than `slice_drop` points significantly.
+    of at least `SLICE_QUESTIONS` questions loses more than `slice_drop` points significantly.
     If it is the best of several `candidates` on these questions, the interval is corrected for
     their number (Bonferroni).
     """
@@ -93,7 +93,7 @@ def decide(
     parts = [
         _compare_slice(name, models, texts, mask)
         for name, mask in slices.items()
-        if mask.sum() >= rule.slice_questions
+        if mask.sum() >= SLICE_QUESTIONS
     ]
     worse = [part for part in parts if part.gain.mean < -rule.slice_drop and part.gain.high < 0]
     gain = overall.gain

@@ -20,7 +20,6 @@ from tasks.reports.examples import (
     example,
     first_per_context,
     gold_spans,
-    named_questions,
     predicted_span,
     rows_by_confidence,
 )
@@ -36,10 +35,10 @@ if TYPE_CHECKING:
 
 # Maximum number of errors shown for each kind.
 ERRORS_PER_KIND = 10
-# Maximum number of errors whose attention is drawn if no examples are named.
+# Maximum number of errors whose attention is drawn.
 DRAWN = 3
 
-# Maximum context tokens read at once in an automatically chosen example: self-attention has a
+# Maximum context tokens read at once in an example whose attention is drawn: self-attention has a
 # weight for each pair of tokens.
 MAX_DRAWN_TOKENS = 1_000
 
@@ -57,24 +56,19 @@ def write_error_report(
     dataset: str,
     run: VariantResult,
     split: EvaluationSplit,
-    examples: Sequence[str] = (),
 ) -> None:
     """Write the page on a run's answers to the questions of a split.
 
     "No answer" is given where it is more probable than every span, whatever the threshold.
 
-    Attention is drawn for the questions that `examples` name, by id or by words that they contain.
-    Without examples it is drawn for the most confident errors in contexts of which at most
+    Attention is drawn for the most confident errors in contexts of which at most
     `MAX_DRAWN_TOKENS` tokens are read at once.
-
-    Raises:
-        UserError: an example matches no question.
     """
     columns = run.answers
     kinds = kinds_of(columns, split)
     wrong = rows_by_confidence(columns["score"], kinds != CORRECT)
     window = VariantConfig.from_dict(run.config).training.window
-    drawn = named_questions(split, examples) or _drawable_errors(wrong, split, window)
+    drawn = _drawable_errors(wrong, split, window)
     known, lower_case = _words_with_vectors(run.folder / "model")
     write_page(
         out_file,
@@ -91,8 +85,8 @@ def write_error_report(
         kinds=[_kind(kind, kinds == kind, columns, split) for kind in KINDS if kind in kinds],
         slices=slice_tables(split, [columns], known, "the run's word vectors", lower_case),
         has_vectors=bool(known),
-        drawn=_drawn(run, split, [row for row in drawn if split.has_tokens[row]]),
-        selected_up_to=None if examples else MAX_DRAWN_TOKENS,
+        drawn=_drawn(run, split, drawn),
+        selected_up_to=MAX_DRAWN_TOKENS,
     )
 
 
@@ -169,7 +163,6 @@ def report_errors(
     dataset: str,
     trained: Path,
     dev: Path,
-    examples: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Write errors.html about a trained variant, and log it to its MLflow run if a user has not
     deleted that.
@@ -177,11 +170,11 @@ def report_errors(
     Also logs metrics for the questions with words outside GloVe: their number, EM and F1.
 
     Raises:
-        UserError: the answers do not belong to the split, or an example matches no question.
+        UserError: the answers do not belong to the split.
     """
     split = load_split(dev)
     run = load_variant(trained, split)
-    write_error_report(out / "errors.html", dataset, run, split, examples)
+    write_error_report(out / "errors.html", dataset, run, split)
     uri, run_id = settings().tracking_uri, run.facts["run_id"]
     known = packaged_words()  # empty if the GloVe package is not installed
     outside = scores_outside_glove(split, run.answers, known) if known else {}

@@ -6,9 +6,7 @@ from itertools import groupby, pairwise
 
 import numpy as np
 
-from infra.errors import UserError
 from models.arrays import BoolArray, FloatArray
-from tasks.data.ingested import normalized
 from tasks.evaluation.evaluate import Columns, EvaluationSplit, Gold
 from tasks.reports.html import View
 
@@ -16,37 +14,6 @@ from tasks.reports.html import View
 Span = tuple[int, int]
 # A piece of a context, whether it is in a gold span, and whether it is in each predicted span.
 Segment = tuple[str, *tuple[bool, ...]]
-
-
-# Maximum number of questions that one name selects.
-MAX_MATCHES = 3
-
-
-def named_questions(split: EvaluationSplit, names: Sequence[str]) -> list[int]:
-    """Rows of the questions named by id, or by words that they contain: the first few per name.
-
-    Raises:
-        UserError: a name matches no question.
-    """
-    selected: dict[int, None] = {}
-    for name in names:
-        rows = matching_rows(split, name)
-        if not rows:
-            raise UserError(
-                f"examples: none of the {len(split)} evaluation questions has the id {name!r} or "
-                "contains these words. Give a question id, or words copied from a question."
-            )
-        selected |= dict.fromkeys(rows)
-    return list(selected)
-
-
-def matching_rows(split: EvaluationSplit, name: str) -> list[int]:
-    """Row of the question with this id, or else rows of the first few that contain these words."""
-    words = normalized(name)
-    rows = [row for row, id_ in enumerate(split.ids) if id_ == name] or [
-        row for row, question in enumerate(split.questions) if words in normalized(question)
-    ]
-    return rows[:MAX_MATCHES]
 
 
 def rows_by_confidence(scores: FloatArray, mask: BoolArray) -> list[int]:

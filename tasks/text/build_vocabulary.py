@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel
 
 from tasks.text.split_texts import form_counts
 from tasks.text.vocabulary import (
@@ -26,44 +26,29 @@ from tasks.text.vocabulary import (
 )
 
 
-class VocabularyParameters(BaseModel):
-    """Which words and characters get a row of their own."""
+class VocabularyConfig(BaseModel, frozen=True, extra="forbid"):
+    """Which words and characters get a row of their own.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    lower_case: words are looked up in lower case; characters always keep their case.
+    min_count: a word without a pretrained vector needs this many occurrences in training.
+    min_character_count: so does a character.
+    pretrained_words: besides those of the training split, this many words are kept from the start
+        of the vector file, for other texts: those of dev and of later questions.
+    """
 
-    min_count: int = Field(
-        2,
-        ge=1,
-        description="Keep a word without a pretrained vector if it occurs at least this often in "
-        "the training split.",
-    )
-    max_words: int | None = Field(
-        None, ge=1, description="Keep at most this many words, the most frequent. Empty: no limit."
-    )
-    lower_case: bool = Field(
-        True, description="Look up words in lower case. Characters always keep their case."
-    )
-    min_character_count: int = Field(
-        5,
-        ge=1,
-        description="Keep a character if it occurs at least this often in the training split.",
-    )
-    pretrained_words: int = Field(
-        400_000,
-        ge=0,
-        description="Besides the words of the training split, keep this many from the start of the "
-        "vector file, for other texts: those of dev and of later questions. 0: none.",
-    )
+    lower_case: bool = True
+    min_count: int = 2
+    min_character_count: int = 5
+    pretrained_words: int = 400_000
 
 
 def choose_words(
-    train: Mapping[str, int], vectors: Mapping[str, int], parameters: VocabularyParameters
+    train: Mapping[str, int], vectors: Mapping[str, int], parameters: VocabularyConfig
 ) -> list[str]:
     """The words of the vocabulary, in order.
 
     `train` maps forms to counts, `vectors` words to rows. Words are sorted by descending training
     count, then by word; words that the training split lacks come last, in the order of the vectors.
-    At most `max_words` remain.
     """
     counts: Counter[str] = Counter()
     for form, count in train.items():
@@ -72,7 +57,7 @@ def choose_words(
     kept.sort(key=lambda w: (-counts[w], w))
     first = islice(vectors, parameters.pretrained_words)
     unseen = [w for w in first if w not in counts and case_key(w, parameters.lower_case) == w]
-    return [*kept, *unseen][: parameters.max_words]
+    return [*kept, *unseen]
 
 
 def choose_characters(train: Mapping[str, int], min_count: int) -> list[str]:
@@ -109,7 +94,7 @@ def build_vocabulary(
     train: Path,
     others: Sequence[Path],
     vectors: Path,
-    parameters: VocabularyParameters,
+    parameters: VocabularyConfig,
 ) -> dict[str, Any]:
     """Write words.parquet, characters.parquet and types.parquet; return statistics about them.
 

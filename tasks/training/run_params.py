@@ -15,7 +15,7 @@ from infra.cluster.allotment import Resources
 from models.configs.variant import CharacterConfig, ContextualConfig, VariantConfig
 from tasks.embeddings.formats.source import BILM, VECTORS
 from tasks.embeddings.formats.store import History, history_of, set_digest
-from tasks.embeddings.training.config import EmbeddingSettings
+from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.training.inputs import TrainingData
 
 # The parameters about the language model of contextual vectors.
@@ -146,7 +146,11 @@ def making_of(history: History) -> dict[str, Any]:
         "start": history.get("start_name"),
         **digests,
         "lower_case": history.get("lower_case"),
-        "training": {name: settings.get(name) for name in EmbeddingSettings.model_fields},
+        "training": {
+            name: settings.get(name)
+            for name in EmbeddingParameters.model_fields
+            if name not in ("method", "elmo")
+        },
     }
 
 

@@ -22,7 +22,7 @@ from tasks.evaluation.evaluate import evaluate, load_split, write_predictions
 from tasks.evaluation.operating_points import OperatingPoint, operating_points
 from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.inference.trained_contexts import write_trained_contexts
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
+from tasks.text.build_vocabulary import VocabularyConfig, build_vocabulary
 from tasks.text.encode import encode_split
 from tasks.text.encoded import load_encoded, load_types
 from tasks.text.split_texts import wanted_words
@@ -63,7 +63,7 @@ def write_stages(root: Path, unanswerable: bool = True) -> TrainingData:
     write_facts(splits["train"].ingested, questions=36)
     ingested = [folders.ingested for folders in splits.values()]
     vectors, vocabulary = new(stages / "select-vectors" / "a"), new(stages / "vocabulary" / "a")
-    parameters = VocabularyParameters(pretrained_words=0)
+    parameters = VocabularyConfig(pretrained_words=0)
     facts = select_vectors(vectors, PACKAGED, wanted_words(ingested, parameters.lower_case), 0)
     write_facts(vectors, **facts)
     build_vocabulary(vocabulary, ingested[0], ingested[1:], vectors, parameters)

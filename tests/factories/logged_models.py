@@ -22,7 +22,7 @@ from tasks.embeddings.contextual.frozen_bilm import layers_shape
 from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.store import load_word_vectors
 from tasks.inference.model_folder import TrainedModel, save_model
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
+from tasks.text.build_vocabulary import VocabularyConfig, build_vocabulary
 from tasks.text.vocabulary import Lexicon
 from tasks.tracking.registry import TRAINED_CONTEXTS
 from tests.factories.splits import ingest
@@ -62,7 +62,7 @@ def save_untrained_model(
     rows = [f"{word} {i / 9:.3f} 0.5 -0.5" for i, word in enumerate(CONTEXT.lower().split())]
     source = write_lines(root / "vectors.txt", *{row.split()[0]: row for row in rows}.values())
     select_vectors(root / "vectors", source, CONTEXT.lower().split(), 0)
-    parameters = VocabularyParameters(min_count=1, min_character_count=1)
+    parameters = VocabularyConfig(min_count=1, min_character_count=1)
     build_vocabulary(root / "vocabulary", split, [], root / "vectors", parameters)
     vectors = torch.from_numpy(load_word_vectors(root / "vocabulary", root / "vectors"))
     torch.manual_seed(0)

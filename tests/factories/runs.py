@@ -11,7 +11,7 @@ from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.store import load_word_vectors
 from tasks.evaluation.evaluate import evaluate, load_split, write_predictions
 from tasks.inference.model_folder import TrainedModel, save_model
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
+from tasks.text.build_vocabulary import VocabularyConfig, build_vocabulary
 from tasks.text.vocabulary import Lexicon
 from tests.factories.models import small
 from tests.factories.splits import ingest
@@ -32,7 +32,7 @@ def untrained_run(
     for part in ("vectors", "vocabulary"):
         (folder / part).mkdir()
     select_vectors(folder / "vectors", source, words, 0)
-    parameters = VocabularyParameters(min_count=1, min_character_count=1)
+    parameters = VocabularyConfig(min_count=1, min_character_count=1)
     corpus = ingest(folder / "corpus", (" ".join(words), ["Who?"]))
     build_vocabulary(folder / "vocabulary", corpus, [], folder / "vectors", parameters)
     vectors = torch.from_numpy(load_word_vectors(folder / "vocabulary", folder / "vectors"))

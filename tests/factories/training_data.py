@@ -13,7 +13,7 @@ from tasks.data.schema import Article
 from tasks.datasets.tiny import generate
 from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import PACKAGED
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
+from tasks.text.build_vocabulary import VocabularyConfig, build_vocabulary
 from tasks.text.encode import encode_split
 from tasks.text.split_texts import wanted_words
 from tasks.training.checkpoints import TrainingRecord, save_checkpoint
@@ -39,7 +39,7 @@ def prepare(folder: Path, articles: int = 4) -> TrainingData:
         folders.ingested.mkdir()
         ingest_articles(map(Article.model_validate, squad[name]["data"]), folders.ingested)
     ingested = [folders.ingested for folders in splits.values()]
-    parameters = VocabularyParameters(pretrained_words=0)
+    parameters = VocabularyConfig(pretrained_words=0)
     select_vectors(vectors, PACKAGED, wanted_words(ingested, parameters.lower_case), 0)
     build_vocabulary(vocabulary, ingested[0], ingested[1:], vectors, parameters)
     for folders in splits.values():

@@ -1,4 +1,4 @@
-"""The comparison flow: the trainings in its grid, its example questions and its table."""
+"""The comparison flow: the trainings in its grid, and its table."""
 
 import json
 from pathlib import Path
@@ -7,13 +7,11 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from flows.common.parameters import (
-    CorpusParameters,
     DataParameters,
     TrainingParameters,
     VectorParameters,
+    VocabularyParameters,
 )
-from flows.common.results import match_examples
-from flows.common.splits import Splits
 from flows.compare_variants import (
     announce,
     build_grid,
@@ -25,8 +23,6 @@ from infra.artifacts.stage import Output, result_of
 from infra.errors import RetryableError, UserError
 from infra.settings import settings
 from tasks.datasets.tiny import generate
-from tasks.evaluation.evaluate import load_split
-from tasks.text.build_vocabulary import VocabularyParameters
 from tasks.tracking import runs
 from tests.factories.stages import in_flow
 from tests.factories.vectors import write_lines
@@ -62,7 +58,6 @@ def test_same_named_inputs_get_separate_cells(
     assert {cell.dataset for cell in cells} == {"place1/own", "place2/own"}
     assert {cell.vectors for cell in cells} == {"support/vectors.txt", "legal/vectors.txt"}
     assert {training.splits.name for _, training in grid} == {"own"}
-    _assert_examples_match_their_dataset([training.splits for _, training in grid])
 
 
 def test_rejects_vectors_without_ngrams_early(
@@ -74,8 +69,8 @@ def test_rejects_vectors_without_ngrams_early(
     data = [own_data(tmp_path / "own", 1)]
     with pytest.raises(UserError, match=r"'subword', but the vectors .*plain\.txt have no n-grams"):
         in_flow(lambda: build_grid(data, vectors, [("baseline", 0)], *parameters), "no-ngrams")
-    corpus = CorpusParameters(files=[str(tmp_path / "plain.txt")])
-    vectors = [VectorParameters(source=method, corpus=corpus) for method in ("fasttext", "cbow")]
+    corpus = [str(tmp_path / "plain.txt")]
+    vectors = [VectorParameters(source=m, corpus_files=corpus) for m in ("fasttext", "cbow")]
     with pytest.raises(UserError, match="vectors trained with cbow have no n-grams"):
         in_flow(lambda: build_grid(data, vectors, [("baseline", 0)], *parameters), "no-ngrams")
     assert not (root / "stages" / "prepare-corpus").exists()
@@ -86,16 +81,6 @@ def test_rejects_a_training_seed_beside_seeds(root: Path, prefect_server: None) 
     with pytest.raises(UserError, match=r"training\.seed would have no effect.* Set seeds instead"):
         result_of(state)
     assert not (root / "stages").exists()
-
-
-def _assert_examples_match_their_dataset(splits: list[Splits]) -> None:
-    questions = [load_split(dataset.dev.folder).questions for dataset in splits]
-    own = next(text for text in questions[0] if text not in questions[-1])
-    matched = match_examples(splits, ["Who", own])
-    assert matched == [["Who", *([own] if own in texts else [])] for texts in questions]
-    with pytest.raises(UserError, match="contains these words"):
-        match_examples(splits, ["Who", "no such words"])
-    assert match_examples(splits, []) == [[]] * len(splits)
 
 
 def test_result_table_fits_80_columns(
@@ -122,7 +107,7 @@ def test_failed_report_does_not_end_the_comparison(
         data, vectors = [own_data(tmp_path / "own", 1)], [VectorParameters()]
         ((cell, training),) = build_grid(data, vectors, [("baseline", 0)], *parameters)
         trained = Output(tmp_path / "gone", {}, cached=False)
-        return with_error_report(cell, training, trained, [])
+        return with_error_report(cell, training, trained)
 
     error = in_flow(report, "reporting")
     assert isinstance(error, UserError) and not isinstance(error, RetryableError)

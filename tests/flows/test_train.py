@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from flows.common.parameters import (
-    ContextualParameters,
     DataParameters,
     TrainingParameters,
-    VariantName,
     VectorParameters,
+    VocabularyParameters,
 )
 from flows.common.results import TrainedVariants
 from flows.common.splits import Splits
@@ -18,34 +17,23 @@ from flows.train import TrainingInputs, announce, train_variants
 from infra.artifacts.stage import Output
 from infra.cluster.allotment import Resources
 from infra.errors import UserError
-from tasks.text.build_vocabulary import VocabularyParameters
 
 
-@pytest.mark.parametrize(
-    ("variant", "message"),
-    [
-        ("char-elmo", r"^No language model genral\."),
-        ("char", r"^training\.contextual\.where has no effect"),
-    ],
-)
-def test_contextual_options_are_checked_first(
-    root: Path, variant: VariantName, message: str
-) -> None:
+def test_contextual_vectors_are_checked_first(root: Path) -> None:
     vectors, vocabulary = VectorParameters(contextual="genral"), VocabularyParameters()
-    training = TrainingParameters(contextual=ContextualParameters(where="both"))
-    data = DataParameters()
+    data, message = DataParameters(), r"^No language model genral\."
     with pytest.raises(UserError, match=message):
         inputs = TrainingInputs(data, vectors, vocabulary)
-        train_variants(inputs, [variant], training, Resources(), [])
+        train_variants(inputs, ["char-elmo"], TrainingParameters(), Resources())
     with pytest.raises(UserError, match=message):
-        build_grid([data], [vectors], [(variant, 0)], vocabulary, training, None)
+        build_grid([data], [vectors], [("char-elmo", 0)], vocabulary, TrainingParameters(), None)
     assert not (root / "stages").exists()
 
 
 def test_rejects_a_variant_that_is_listed_twice(root: Path) -> None:
     inputs = TrainingInputs(DataParameters(), VectorParameters(), VocabularyParameters())
     with pytest.raises(UserError, match=r"^variants contains duplicates\."):
-        train_variants(inputs, ["char", "char"], TrainingParameters(), Resources(), [])
+        train_variants(inputs, ["char", "char"], TrainingParameters(), Resources())
     assert not (root / "stages").exists()
 
 

@@ -26,7 +26,7 @@ from tasks.datasets.fetch import Source
 from tasks.embeddings.contextual.settings import ElmoSettings
 from tasks.embeddings.formats.select import load_vectors
 from tasks.embeddings.formats.source import DOWNLOADED, PACKAGED, VECTORS
-from tasks.embeddings.training.config import METHODS, EmbeddingParameters, EmbeddingSettings
+from tasks.embeddings.training.config import METHODS, EmbeddingParameters
 from tasks.embeddings.training.word2vec import make_model
 from tests.factories.corpus import ANIMALS, two_topic_sentences
 from tests.factories.language_models import write_bilm
@@ -119,13 +119,10 @@ def test_rejects_unsafe_set_names(name: str) -> None:
 
 
 def test_retrain_trains_the_requested_vectors(root: Path, prefect_server: None, text: Path) -> None:
-    vectors = VectorParameters(
-        source="glove",
-        corpus=CorpusParameters(files=[str(text)]),
-        training=EmbeddingSettings(**SMALL),
-    )
-    assert load_vectors(str(resolve_vectors(vectors))).vectors.shape == (12, 8)
-    assert str(resolve_vectors(VectorParameters())) == PACKAGED
+    vectors = VectorParameters(source="glove", corpus_files=[str(text)], dimension=8)
+    lower = load_vectors(str(resolve_vectors(vectors, lower_case=True)))
+    assert lower.vectors.shape[1] == 8 and all(word == word.lower() for word in lower.words)
+    assert str(resolve_vectors(VectorParameters(), lower_case=True)) == PACKAGED
     with pytest.raises(UserError, match="No corpus of texts to read"):
         train_from_corpus(CorpusParameters(), EmbeddingParameters(), None)
 
@@ -171,13 +168,13 @@ def test_local_files_take_precedence_over_downloads(
     with zipfile.ZipFile("glove.6B/packed.zip", "w"):
         pass
     for spec in ("glove.6B/glove.6B.100d.txt", "glove.6B/packed.zip/a.txt"):
-        assert resolve_vectors(VectorParameters(source=spec)) == Path(spec)
+        assert resolve_vectors(VectorParameters(source=spec), lower_case=True) == Path(spec)
     (file,) = corpus_files(CorpusParameters(files=["medquad"]))
     assert file.path == Path("medquad/a.txt")
 
 
 def test_packaged_vectors_are_recorded_by_digest() -> None:
-    files = list(origins({"source": resolve_vectors(VectorParameters())}))
+    files = list(origins({"source": resolve_vectors(VectorParameters(), lower_case=True)}))
     assert [Path(file["path"]).suffix for file in files] == [".parquet", ".npy"]
     for file in files:
         assert file["sha256"] == hash_file(Path(file["path"]))
@@ -197,12 +194,12 @@ def test_known_set_is_fetched_and_recorded_by_digest(
     monkeypatch.setitem(DOWNLOADED, "glove.6B", known)
     monkeypatch.setenv("BIDAFLOW_MIRROR", str(tmp_path))
     (root / "stages").mkdir(parents=True)
-    chosen = resolve_vectors(VectorParameters(source="glove.6B/made.3d.txt"))
+    chosen = resolve_vectors(VectorParameters(source="glove.6B/made.3d.txt"), lower_case=True)
     assert load_vectors(str(chosen)).vectors.tolist() == [[1, 2, 3]]
     (origin,) = origins({"source": chosen})
     assert (origin["file"], origin["sha256"]) == ("made.zip/made.3d.txt", digest)
     with pytest.raises(UserError, match=r"made\.2d\.txt, made\.3d\.txt"):
-        load_vectors(str(resolve_vectors(VectorParameters(source="glove.6B"))))
+        load_vectors(str(resolve_vectors(VectorParameters(source="glove.6B"), lower_case=True)))
 
 
 def test_corpus_can_be_a_dataset(root: Path, prefect_server: None) -> None:
@@ -240,17 +237,12 @@ def test_rejects_settings_of_another_method(
     message = f"{name} has no effect with method '{method}'; omit it, or choose method {readers}"
     with pytest.raises(ValueError, match=message):
         EmbeddingParameters.model_validate({"method": method, name: value})
-    with pytest.raises(ValueError, match=message):
-        VectorParameters(source=method, training=EmbeddingSettings.model_validate({name: value}))
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_form_with_untouched_fields_is_valid(method: str) -> None:
-    sent = EmbeddingSettings().model_dump()
-    assert EmbeddingParameters(**sent, method=method).method == method  # type: ignore[arg-type]
-    corpus, untouched = CorpusParameters(dataset="tiny"), EmbeddingSettings(**sent)
-    vectors = VectorParameters(source=method, corpus=corpus, training=untouched)
-    assert vectors.source == method
+    sent = EmbeddingParameters().model_dump() | {"method": method}
+    assert EmbeddingParameters(**sent).method == method
 
 
 @pytest.mark.parametrize(

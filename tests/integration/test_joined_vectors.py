@@ -8,7 +8,6 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from flows.common.parameters import (
-    CorpusParameters,
     DataParameters,
     TrainingParameters,
     VectorParameters,
@@ -18,7 +17,6 @@ from infra.artifacts.manifest import facts_of
 from infra.artifacts.stage import result_of
 from infra.cluster.allotment import Resources
 from infra.settings import settings
-from tasks.embeddings.training.config import EmbeddingSettings
 from tests.factories.cli import write_dataset
 from tests.factories.corpus import two_topic_sentences
 from tests.factories.stages import finished
@@ -37,8 +35,8 @@ def test_joined_sets_train_serve_and_warm_start(root: Path, tmp_path: Path) -> N
     corpus.write_text("\n".join(lines), encoding="utf-8")
     vectors = VectorParameters(
         source="glove-6b-50d+glove",
-        corpus=CorpusParameters(files=[str(corpus)]),
-        training=EmbeddingSettings(dimension=8, min_count=2, epochs=1, workers=1),
+        corpus_files=[str(corpus)],
+        dimension=8,
     )
     data = DataParameters(dataset=str(write_dataset(tmp_path / "own", 2, 1, 3)))
 

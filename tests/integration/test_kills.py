@@ -89,7 +89,7 @@ def run_flow(root: Path, source: Source) -> None:
     from flows.common.splits import ingest_dataset
     from tasks.embeddings.training.config import EmbeddingParameters
     from tasks.stages import fetching, generating, reporting
-    from tasks.text.build_vocabulary import VocabularyParameters
+    from tasks.text.build_vocabulary import VocabularyConfig
 
     @flow
     def pipeline() -> None:
@@ -100,7 +100,7 @@ def run_flow(root: Path, source: Source) -> None:
         corpus = CorpusParameters(files=[str(splits.train.folder / "contexts.parquet")])
         small = EmbeddingParameters(method="fasttext", dimension=8, buckets=1000, workers=1)
         train_from_corpus(corpus, small, None)
-        encoded = encode_dataset(splits, VectorParameters(), VocabularyParameters())
+        encoded = encode_dataset(splits, VectorParameters(), VocabularyConfig())
         guessed = Stage(guess, "guess", code="tasks.evaluation.evaluate")(splits.dev.folder).folder
         reporting(splits.name, [guessed], splits.folders, encoded.vocabulary.folder)
         check(data)

@@ -15,7 +15,7 @@ from tasks.embeddings.formats.store import write_vectors
 from tasks.embeddings.formats.word_vectors import Subwords, WordSet
 from tasks.evaluation.evaluate import load_split
 from tasks.inference.predictor import Predictor
-from tasks.text.build_vocabulary import VocabularyParameters
+from tasks.text.build_vocabulary import VocabularyConfig
 from tasks.text.split_texts import wanted_words
 from tasks.training.inputs import SplitFolders, TrainingData
 from tests.factories.cli import write_dataset
@@ -43,7 +43,7 @@ def encoded_with(source: str, splits: Splits, compose_oov: bool) -> Encoded:
     return encode_dataset(
         splits,
         VectorParameters(source=source),
-        VocabularyParameters(pretrained_words=FIRST),
+        VocabularyConfig(pretrained_words=FIRST),
         compose_oov,
     )
 

@@ -29,7 +29,7 @@ from tasks.embeddings.formats.store import load_word_vectors
 from tasks.evaluation.evaluate import evaluate, load_split
 from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.inference.predictor import Predictor
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
+from tasks.text.build_vocabulary import VocabularyConfig, build_vocabulary
 from tasks.text.encode import encode_split
 from tasks.text.encoded import load_types
 from tasks.text.split_texts import wanted_words
@@ -127,7 +127,7 @@ def encode_questions(
     articles = {"version": "v2.0", "data": [{"title": "made", "paragraphs": paragraphs}]}
     (folder / "questions.json").write_text(json.dumps(articles), "utf-8")
     ingest_articles(read_articles(folder / "questions.json"), folder / "split")
-    parameters = VocabularyParameters(pretrained_words=0, min_character_count=1)
+    parameters = VocabularyConfig(pretrained_words=0, min_character_count=1)
     wanted = wanted_words([folder / "split"], parameters.lower_case)
     select_vectors(folder / "vectors", source, wanted, 0)
     build_vocabulary(folder / "vocabulary", folder / "split", [], folder / "vectors", parameters)

@@ -25,7 +25,7 @@ from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import PACKAGED
 from tasks.embeddings.formats.store import load_word_vectors
 from tasks.evaluation.evaluate import evaluate, load_split
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
+from tasks.text.build_vocabulary import VocabularyConfig, build_vocabulary
 from tasks.text.encode import encode_split
 from tasks.text.encoded import load_encoded, load_types
 from tasks.text.split_texts import wanted_words
@@ -86,7 +86,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     write_tiny(folder)
     for split in (train, dev):
         ingest_articles(read_articles(folder / f"{split.name}.json"), split)
-    parameters = VocabularyParameters(pretrained_words=0)
+    parameters = VocabularyConfig(pretrained_words=0)
     select_vectors(vectors, PACKAGED, wanted_words([train, dev], parameters.lower_case), 0)
     build_vocabulary(vocabulary, train, [dev], vectors, parameters)
     for split, out in zip((train, dev), encoded, strict=True):

@@ -9,8 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.common.parameters import (
-    CharacterParameters,
-    CorpusParameters,
     DataParameters,
     TrainingParameters,
     VectorParameters,
@@ -23,7 +21,6 @@ from infra.settings import settings
 from models.configs.presets import PRESETS
 from tasks.embeddings.formats.store import load_word_vectors, read_vectors
 from tasks.embeddings.formats.word_vectors import Subwords
-from tasks.embeddings.training.config import EmbeddingSettings
 from tests.factories.cli import write_dataset
 from tests.factories.corpus import two_topic_sentences
 
@@ -84,15 +81,14 @@ def test_rejects_what_the_cluster_or_the_data_lack(
 def test_trains_presets_by_name(
     data: DataParameters, root: Path, names: list[str], source: str
 ) -> None:
-    characters = CharacterParameters(max_characters=12)
-    training = TrainingParameters(epochs=1, hidden_size=8, characters=characters)
+    training = TrainingParameters(epochs=1, hidden_size=8)
     run(data, *names, training=training, vectors=VectorParameters(source=source))
     configs = [
         json.loads(file.read_text(encoding="utf-8"))
         for file in (root / "stages" / "train").glob("*/config.json")
     ]
     assert {config["name"] for config in configs} == set(names)
-    assert {config["model"]["characters"]["max_characters"] for config in configs} == {12}
+    assert {config["model"]["hidden_size"] for config in configs} == {8}
 
 
 @pytest.mark.full
@@ -106,8 +102,8 @@ def test_composes_oov_words_in_training_and_serving(
     )
     vectors = VectorParameters(
         source="fasttext",
-        corpus=CorpusParameters(files=[str(corpus)]),
-        training=EmbeddingSettings(dimension=8, buckets=1000),
+        corpus_files=[str(corpus)],
+        dimension=8,
     )
     subword = TrainingParameters(epochs=1, hidden_size=8, unknown_words="subword")
     run(data, "baseline", vectors=vectors, training=subword)

@@ -22,7 +22,7 @@ from tasks.embeddings.formats.source import PACKAGED
 from tasks.embeddings.training import corpus
 from tasks.embeddings.training.corpus_files import TextFile
 from tasks.text import split_texts
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
+from tasks.text.build_vocabulary import VocabularyConfig, build_vocabulary
 from tasks.text.encode import encode_split
 from tasks.text.split_texts import wanted_words
 
@@ -46,7 +46,7 @@ def data_steps(root: Path, file: Path) -> Results:
     split, vectors, words, encoded, text = (root / name for name in names)
     for folder in (split, vectors, words, encoded, text):
         folder.mkdir(parents=True)
-    parameters = VocabularyParameters(pretrained_words=0)
+    parameters = VocabularyConfig(pretrained_words=0)
     facts = [ingest_file(split, file)]
     select_vectors(vectors, PACKAGED, wanted_words([split], parameters.lower_case), 0)
     facts.append(build_vocabulary(words, split, [], vectors, parameters))

@@ -24,7 +24,7 @@ from tasks.embeddings.formats.word_vectors import SUBWORDS, Subwords, WordSet
 from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.inference.predictor import Predictor
 from tasks.stages import selecting_vectors
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
+from tasks.text.build_vocabulary import VocabularyConfig, build_vocabulary
 from tasks.text.split_texts import wanted_words
 from tests.factories.splits import ingest
 from tests.factories.stages import in_flow
@@ -50,14 +50,14 @@ def prepared(tmp_path: Path, context: str) -> Path:
     subwords.save(tmp_path / "set")
     source = str(tmp_path / "set" / "vectors.parquet")
     select_vectors(tmp_path / "vectors", source, wanted_words([split], True), 0)
-    parameters = VocabularyParameters(min_count=1)
+    parameters = VocabularyConfig(min_count=1)
     build_vocabulary(tmp_path / "vocabulary", split, [], tmp_path / "vectors", parameters)
     return tmp_path
 
 
 def test_composed_words_do_not_count_as_covered(folder: Path) -> None:
     (folder / "built").mkdir()
-    parameters = VocabularyParameters(min_count=2)
+    parameters = VocabularyConfig(min_count=2)
     facts = build_vocabulary(folder / "built", folder / "split", [], folder / "vectors", parameters)
     table = pq.read_table(folder / "built" / "words.parquet").to_pydict()
     in_vectors = dict(zip(table["word"], table["in_vectors"], strict=True))

@@ -10,6 +10,7 @@ from tasks.embeddings.contextual.settings import ElmoSettings
 StaticMethod = Literal["cbow", "skipgram", "fasttext", "glove"]
 Method = Literal[StaticMethod, "elmo"]
 METHODS: tuple[str, ...] = get_args(StaticMethod)  # those that train one vector per word
+DIMENSION = 100  # of vectors, unless it is chosen
 # Settings of elmo that have no effect with a start model, whose sizes and words are kept.
 KEPT_WITH_START = ("min_count", "elmo.preset", "elmo.vocabulary")
 # For each setting that only some methods use, those methods.
@@ -22,17 +23,25 @@ USED_BY: dict[str, tuple[str, ...]] = {
 }
 
 
-class EmbeddingSettings(BaseModel):
-    """Settings of the training methods.
+class EmbeddingParameters(BaseModel):
+    """A training method and its settings.
 
     The defaults are those of word2vec.c, of fastText except that small vocabularies get fewer than
     its 2,000,000 buckets, and of GloVe's paper (window 10, x_max 100) except its 50 to 100 epochs.
     The default of 15 epochs for GloVe is that of its demo script; glove.c's is 25.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", json_schema_extra={"essentials": ["method", "dimension"]}
+    )
 
-    dimension: int = Field(100, ge=1, le=2000, description="Embedding dimension.")
+    method: Method = Field(
+        "skipgram",
+        description="cbow or skipgram (word2vec), fasttext (skip-gram with character n-grams), "
+        "glove (co-occurrence counts), or elmo (a bidirectional language model, which gives each "
+        "word a vector for its sentence).",
+    )
+    dimension: int = Field(DIMENSION, ge=1, le=2000, description="Embedding dimension.")
     window: int | None = Field(
         None,
         ge=1,
@@ -85,6 +94,8 @@ class EmbeddingSettings(BaseModel):
         0, ge=0, lt=2**32, description="Seed for the initial vectors and the training order."
     )
 
+    elmo: ElmoSettings = Field(ElmoSettings(), description="Settings of method elmo.")
+
     @model_validator(mode="after")
     def _require_ngrams(self) -> Self:
         if self.min_ngram > self.max_ngram:
@@ -93,33 +104,14 @@ class EmbeddingSettings(BaseModel):
             )
         return self
 
-
-def reject_unused_settings(method: str, settings: EmbeddingSettings) -> None:
-    """Raises ValueError if a setting is changed that the method does not use."""
-    for name in settings.model_dump(exclude_defaults=True):
-        if method not in USED_BY.get(name, (method,)):
-            raise ValueError(
-                f"{name} has no effect with method {method!r}; omit it, or choose method "
-                f"{' or '.join(USED_BY[name])}"
-            )
-
-
-class EmbeddingParameters(EmbeddingSettings):
-    """A training method and its settings."""
-
-    model_config = ConfigDict(json_schema_extra={"essentials": ["method", "dimension"]})
-
-    method: Method = Field(
-        "skipgram",
-        description="cbow or skipgram (word2vec), fasttext (skip-gram with character n-grams), "
-        "glove (co-occurrence counts), or elmo (a bidirectional language model, which gives each "
-        "word a vector for its sentence).",
-    )
-    elmo: ElmoSettings = Field(ElmoSettings(), description="Settings of method elmo.")
-
     @model_validator(mode="after")
     def _reject_unused_settings(self) -> Self:
-        reject_unused_settings(self.method, self)
+        for name in self.model_dump(exclude_defaults=True):
+            if self.method not in USED_BY.get(name, (self.method,)):
+                raise ValueError(
+                    f"{name} has no effect with method {self.method!r}; omit it, or choose method "
+                    f"{' or '.join(USED_BY[name])}"
+                )
         return self
 
     @property

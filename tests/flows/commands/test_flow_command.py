@@ -21,6 +21,7 @@ from flows.common.parameters import (
     MixedSource,
     TrainingParameters,
     VectorParameters,
+    VocabularyParameters,
 )
 from flows.compare_variants import compare_variants
 from flows.evaluate_embeddings import evaluate_embeddings
@@ -28,7 +29,6 @@ from flows.retrain import retrain
 from flows.train_embeddings import train_embeddings
 from infra.cluster.allotment import Resources
 from tasks.evaluation.promotion_rule import PromotionRule
-from tasks.text.build_vocabulary import VocabularyParameters
 
 APP = build_app()
 
@@ -42,7 +42,6 @@ GROUPS: dict[str, type[BaseModel]] = {
 }
 DEFAULTS = {name: group() for name, group in GROUPS.items()} | {
     "variants": ["baseline", "char"],
-    "examples": [],
 }
 
 
@@ -72,11 +71,9 @@ def test_each_flag_type_sets_its_field() -> None:
         "--data.train-files": "a.json,b c.json",
         "--data.dev-share": "0.25",
         "--variants": "char",
-        "--vocabulary.min-count": "3",
         "--training.batch-size": "16",
         "--training.optimizer": "adam",
         "--training.learning-rate": "1e-3",
-        "--examples": "Who wrote it?,q7",
     }
     words = [part for flag in flags.items() for part in flag]
     parsed = read(*words, "--vocabulary.no-lower-case", "--resources.no-gpu")
@@ -89,11 +86,10 @@ def test_each_flag_type_sets_its_field() -> None:
         ),
         "variants": ["char"],
         "vectors": VectorParameters(),
-        "vocabulary": VocabularyParameters(min_count=3, lower_case=False),
+        "vocabulary": VocabularyParameters(lower_case=False),
         "training": TrainingParameters(batch_size=16, optimizer="adam", learning_rate=1e-3),
         "resources": Resources(gpu=False),
         "promotion": PromotionRule(),
-        "examples": ["Who wrote it?", "q7"],
     }
 
 
@@ -111,17 +107,17 @@ def test_lists_accept_commas_repeats_and_json(flags: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "examples"),
+    ("words", "files"),
     [
-        (["--examples", '["Who, when?", "q7"]'], ["Who, when?", "q7"]),
-        (["--examples", '["Who, when?"]', "--examples", "q7"], ["Who, when?", "q7"]),
-        (["--examples", "What does [it] cost?"], ["What does [it] cost?"]),
-        (["--examples", "[]"], []),
-        (["--examples", ""], []),
+        (["--data.dev-files", '["a, b", "c"]'], ["a, b", "c"]),
+        (["--data.dev-files", '["a, b"]', "--data.dev-files", "c"], ["a, b", "c"]),
+        (["--data.dev-files", "a[b].json"], ["a[b].json"]),
+        (["--data.dev-files", "[]"], []),
+        (["--data.dev-files", ""], []),
     ],
 )
-def test_json_keeps_commas_in_values(words: list[str], examples: list[str]) -> None:
-    assert read(*words)["examples"] == examples
+def test_json_keeps_commas_in_values(words: list[str], files: list[str]) -> None:
+    assert read(*words)["data"].dev_files == files
 
 
 @pytest.mark.parametrize(
@@ -172,9 +168,9 @@ def test_dataset_of_check_needs_no_flag(words: list[str]) -> None:
     assert parsed["data"] == DataParameters(dataset="own.json", repair=True)
 
 
-def test_rejects_training_flags_for_pretrained_vectors() -> None:
-    message = refused("--vectors.corpus.files", "texts/", "--vectors.training.epochs", "2")
-    assert "--vectors: " in message and "corpus and training would have no effect" in message
+def test_rejects_a_corpus_for_pretrained_vectors() -> None:
+    message = refused("--vectors.corpus-files", "texts/")
+    assert "--vectors: " in message and "the corpus would have no effect" in message
     assert "source is glove-6b-50d" in message and "a training method (cbow, " in message
 
 
@@ -188,19 +184,12 @@ def test_trained_sets_are_known_by_name(root: Path) -> None:
     assert read("--vectors.source", str(folder))["vectors"].source == str(folder)
 
 
-def test_none_is_no_start_set() -> None:
-    message = "'none' is not valid here; name a set of vectors, or omit the option, got"
-    words = ["--vectors.source", "cbow", "--vectors.start", "none"]
-    assert refused(*words).startswith(f"--vectors.start: {message}")
-
-
 @pytest.mark.parametrize("path", ["~nosuchuser/a.txt", "x" * 300])
 def test_unreadable_vectors_are_one_line(path: str, root: Path) -> None:
     command: Any = {"command": "embeddings evaluate", "flow": evaluate_embeddings}
     lines = [
         refused("--vectors.source", path),
         refused("--vectors.source", f"glove-6b-50d+{path}"),
-        refused("--vectors.start", path, "--vectors.source", "cbow"),
         refused("--vectors", path, **command),
     ]
     for line in lines:
@@ -233,7 +222,7 @@ def test_rejects_an_empty_dataset(option: str, command: str, flow: Flow[..., Any
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--vectors.corpus.dataset", "{}"], "--vectors: corpus would have no effect"),
+        (["--vectors.corpus-dataset", "{}"], "--vectors: the corpus would have no effect"),
         (["--vectors.source", "{}"], "--vectors.source: unknown vectors 'https://***@host/a'"),
         (
             ["--data.mix", '[{{"files": "{}"}}]'],
@@ -287,15 +276,6 @@ def test_unknown_words_are_named(words: list[str], message: str) -> None:
     assert message in str(error.value)
 
 
-def test_nested_group_fields_can_be_set() -> None:
-    flags = ["--training.characters.kernel-widths", "2,3", "--training.self-attention", "dot"]
-    training = read(*flags, "--training.characters.filters", "[9, 8]")["training"]
-    assert training.changes() == {
-        "self_attention": "dot",
-        "characters": {"kernel_widths": [2, 3], "filters": [9, 8]},
-    }
-
-
 def test_environment_variables_do_not_set_fields(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DATA__SEED", "DATA.SEED", "TRAINING__EPOCHS", "EPOCHS", "SEED", "DATASET"):
         monkeypatch.setenv(name, "3")
@@ -334,7 +314,7 @@ def help_lines() -> list[str]:
 def test_form_and_help_list_the_same_fields() -> None:
     options = {line.split()[0] for line in help_lines() if line.startswith("--")}
     assert options == {flag for flag, field in form().items() if "group" not in field}
-    assert len(options) > 80
+    assert len(options) == 40
 
 
 def test_form_and_help_have_the_same_words() -> None:
@@ -361,6 +341,5 @@ def test_help_shows_bounds_choices_and_defaults() -> None:
             assert re.search(rf"(^|[ ,≥>≤<]){re.escape(value)}($|[ ,.])", notes), (flag, value)
     assert lines["--training.dropout"].endswith("[0 to 0.99]")
     assert lines["--data.dev-share"].endswith("[> 0, < 1] [default: 0.1]")
-    assert lines["--training.characters.filters"].endswith("[≥ 1]")
     assert lines["--variants"].endswith("char-elmo] [default: baseline,char]")
     assert lines["--data.overlap"].endswith("[choices: refuse, leave out]")

@@ -57,8 +57,8 @@ def test_defaults_are_repeated(command: str) -> None:
         ["--vocabulary.no-lower-case", "--resources.no-gpu", "--data.repair"],
         ["--training.learning-rate", "1e-05", "--training.epochs", "3", "--variants", "char"],
         ["--examples", '["Who, when?", "[q7]", "{", "two\\nlines"]'],
-        ["--vectors.source=-file.txt", "--examples=--yes"],
-        ["--vectors.source", "cbow", "--vectors.corpus.files", "a.txt", "--vectors.start", "b.txt"],
+        ["--vectors.source=-file.txt", "--data.dev-files=--yes"],
+        ["--vectors.source", "cbow", "--vectors.corpus-files", "a.txt", "--vectors.dimension", "50"],
     ],
     ids=lambda words: " ".join(words)[:40],
 )

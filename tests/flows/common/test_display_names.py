@@ -13,13 +13,11 @@ from flows.common.display_names import (
     require_unique,
 )
 from flows.common.parameters import (
-    CorpusParameters,
     DataParameters,
     MixedSource,
     VectorParameters,
 )
 from infra.errors import UserError
-from tasks.embeddings.training.config import EmbeddingSettings
 
 PATHS = st.lists(st.sampled_from(["", "a", "b"]), min_size=1, max_size=4).map("/".join)
 FIELDS = st.fixed_dictionaries(
@@ -62,14 +60,14 @@ def test_vector_names_differ_by_folder_or_settings() -> None:
     trained = [
         VectorParameters(
             source="skipgram",
-            corpus=CorpusParameters(files=["texts"]),
-            training=EmbeddingSettings(dimension=dimension),
+            corpus_files=["texts"],
+            dimension=dimension,
         )
         for dimension in (50, 100)
     ]
     assert names_of_vectors(trained) == [
-        "skipgram (training.dimension=50)",
-        "skipgram (training.dimension=100)",
+        "skipgram (dimension=50)",
+        "skipgram (dimension=100)",
     ]
 
 

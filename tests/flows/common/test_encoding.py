@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.build_vocabulary import build_vocabulary
 from flows.common.encoding import corpus_files, encode_dataset, find_vectors, train_from_corpus
 from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
 from flows.common.splits import ingest_dataset
@@ -30,7 +29,7 @@ from tasks.embeddings.formats.source import VECTORS, TrainedVectors
 from tasks.embeddings.formats.store import write_vectors
 from tasks.embeddings.formats.word_vectors import SUBWORDS, WordSet
 from tasks.embeddings.training.config import EmbeddingParameters
-from tasks.text.build_vocabulary import VocabularyParameters
+from tasks.text.build_vocabulary import VocabularyConfig
 from tests.factories.cli import write_dataset
 from tests.factories.stages import in_flow
 from tests.factories.vectors import write_lines
@@ -44,30 +43,6 @@ def test_folder_without_a_set_is_refused(file: str, message: str, tmp_path: Path
     (tmp_path / file).touch()
     with pytest.raises(UserError, match=f"is a folder without vectors.parquet.*{message}"):
         find_vectors(str(tmp_path))
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("trained_lower_case", [True, pytest.param(False, marks=pytest.mark.full)])
-def test_rejects_vectors_trained_with_other_casing(
-    root: Path, prefect_server: None, trained_lower_case: bool
-) -> None:
-    corpus = CorpusParameters(files=["texts/"], lower_case=trained_lower_case)
-    vectors = VectorParameters(source="skipgram", corpus=corpus)
-    vocabulary = VocabularyParameters(lower_case=not trained_lower_case)
-    message = (
-        f"vectors.corpus.lower_case is {trained_lower_case}, but vocabulary.lower_case is "
-        f"{not trained_lower_case}: "
-    )
-    for state in (
-        retrain(vectors=vectors, vocabulary=vocabulary, return_state=True),
-        compare_variants(
-            vectors=[VectorParameters(), vectors], vocabulary=vocabulary, return_state=True
-        ),
-        build_vocabulary(vectors=vectors, vocabulary=vocabulary, return_state=True),
-    ):
-        with pytest.raises(UserError, match=message):
-            result_of(state)
-    assert not list(root.glob("stages/*")), "refused before any stage runs"
 
 
 @pytest.mark.heavy
@@ -88,7 +63,7 @@ def test_warns_if_vectors_have_other_casing(
         history["lower_case"] = trained_lower_case
     write_vectors(tmp_path, WordSet(["the", "is"], np.eye(2, dtype=np.float32)), history)
     spec = str(tmp_path / "vectors.parquet")
-    parameters = VectorParameters(source=spec), VocabularyParameters(lower_case=False)
+    parameters = VectorParameters(source=spec), VocabularyConfig(lower_case=False)
     (tmp_path / "text.txt").write_text("the cat is the cat\n" * 9, encoding="utf-8")
     corpus = CorpusParameters(files=[str(tmp_path / "text.txt")], lower_case=False)
     embedding = EmbeddingParameters(method="cbow", dimension=2, min_count=1)
@@ -114,9 +89,7 @@ def test_warns_of_a_joined_set_with_other_casing(
     vectors = VectorParameters(source=f"{tmp_path / 'cased'}+{tmp_path / 'lower'}")
     data = DataParameters(dataset=str(write_dataset(tmp_path / "own", 2, 1)))
     with caplog.at_level(logging.WARNING):
-        in_flow(
-            lambda: encode_dataset(ingest_dataset(data), vectors, VocabularyParameters()), "joined"
-        )
+        in_flow(lambda: encode_dataset(ingest_dataset(data), vectors, VocabularyConfig()), "joined")
     (warning,) = [text for text in caplog.messages if "were trained with" in text]
     assert warning.startswith("The vectors cased were trained with lower_case=False")
 
@@ -151,7 +124,7 @@ def coverage_lines(
     with caplog.at_level(logging.INFO):
         in_flow(
             lambda: encode_dataset(
-                ingest_dataset(parameters[0]), parameters[1], VocabularyParameters()
+                ingest_dataset(parameters[0]), parameters[1], VocabularyConfig()
             ),
             "coverage",
         )

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,14 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from flows.build_vocabulary import build_vocabulary
 from flows.common.parameters import (
-    DISABLED_BY_ZERO,
-    CharacterParameters,
-    ContextualParameters,
     CorpusParameters,
     DataParameters,
     MixedSource,
     SetName,
     TrainingParameters,
     VectorParameters,
+    VocabularyParameters,
     configure,
-    require_contextual_variant,
     vectors_for,
 )
 from flows.compare_variants import compare_variants
@@ -35,18 +31,16 @@ from infra.cluster.allotment import Resources
 from infra.errors import UserError
 from infra.settings import CHECKOUT
 from models.configs.presets import PRESETS, preset
-from models.configs.variant import CharacterConfig, ContextualConfig, ModelConfig, TrainingConfig
 from tasks.datasets.catalog import DATASETS
 from tasks.embeddings.formats.export import FILES
 from tasks.embeddings.formats.source import NO_VECTORS
 from tasks.embeddings.training.config import METHODS
-from tasks.text.build_vocabulary import VocabularyParameters
+from tasks.evaluation.promotion_rule import PromotionRule
 from tests.factories.language_models import write_bilm
 
 FORMS = [
     DataParameters,
     TrainingParameters,
-    CharacterParameters,
     VectorParameters,
     VocabularyParameters,
     Resources,
@@ -112,6 +106,7 @@ def test_rejects_values_out_of_bounds(form: type[BaseModel], values: dict[str, A
         (DataParameters, "dev_files"),
         (MixedSource, "files"),
         (CorpusParameters, "files"),
+        (VectorParameters, "corpus_files"),
     ],
 )
 def test_rejects_an_empty_file_name(form: type[BaseModel], field: str) -> None:
@@ -197,98 +192,41 @@ print(TypeAdapter(Variants).validate_python(["char-wide"]))
     assert done.stdout.strip() == "['char-wide']", done.stderr
 
 
-def test_form_lists_config_fields_in_their_order() -> None:
-    characters, contextual, model, training = (
-        [field.name for field in fields(config)]
-        for config in (CharacterConfig, ContextualConfig, ModelConfig, TrainingConfig)
-    )
-    assert list(TrainingParameters.model_fields) == [*training, "start_from", *model]
-    assert list(CharacterParameters.model_fields) == characters
-    assert list(ContextualParameters.model_fields) == contextual
-
-
-BOUNDS = {
-    "minimum": "ge",
-    "exclusiveMinimum": "gt",
-    "maximum": "le",
-    "exclusiveMaximum": "lt",
+FORM_FIELDS = {
+    "data": DataParameters,
+    "training": TrainingParameters,
+    "vectors": VectorParameters,
+    "vocabulary": VocabularyParameters,
+    "resources": Resources,
+    "promotion": PromotionRule,
 }
 
 
-@pytest.mark.parametrize(
-    ("form", "config"),
-    [
-        (TrainingParameters, TrainingConfig),
-        (TrainingParameters, ModelConfig),
-        (CharacterParameters, CharacterConfig),
-        (ContextualParameters, ContextualConfig),
-    ],
-)
-def test_form_has_help_and_bounds_of_config(form: type[BaseModel], config: type) -> None:
-    properties = form.model_json_schema()["properties"]
-    for option in fields(config):
-        shown = properties[option.name]
-        number = shown.get("anyOf", [shown])[0]
-        number = number.get("items", number)
-        bounds = {BOUNDS[name]: bound for name, bound in number.items() if name in BOUNDS}
-        by_zero = option.name in {*DISABLED_BY_ZERO, "embedding_size"}
-        assert bounds == ({"ge": 0} if by_zero else option.metadata["bounds"]), option.name
-        assert shown["description"].startswith(option.metadata["help"]), option.name
+def test_retrain_has_40_fields() -> None:
+    groups = {
+        name: FORM_FIELDS[name].model_fields
+        for name in retrain.parameters.properties
+        if name in FORM_FIELDS
+    }
+    assert set(retrain.parameters.properties) - set(groups) == {"variants"}
+    assert sum(map(len, groups.values())) + 1 == 40
 
 
 @pytest.mark.parametrize(
-    ("form", "name", "ending"),
+    ("name", "ending"),
     [
         (
-            TrainingParameters,
             "batch_size",
             "workers. Default: 64 (seo2016, char-only, kim-char, elmo: 60; char-selfattn-v1: 32; "
             "docqa: 45; on tiny: 16).",
         ),
-        (TrainingParameters, "dropout", "no dropout. Default: 0.2 (on tiny: 0)."),
-        (TrainingParameters, "word_vectors", "only. Default: on (char-only: off)."),
-        (TrainingParameters, "characters", "preset's value. Default: on (baseline: off)."),
-        (
-            TrainingParameters,
-            "window_stride",
-            "0: no windows. Default: off (on covid_qa: 200).",
-        ),
-        (ContextualParameters, "dropout", "no dropout. Default: 0.5."),
-        (CharacterParameters, "kernel_widths", "characters. Default: 5 (kim-char: 1,2,3,4,5,6)."),
+        ("dropout", "no dropout. Default: 0.2 (on tiny: 0)."),
+        ("patience", "best weights. Default: off."),
+        ("window_stride", "0: no windows. Default: off (on covid_qa: 200)."),
     ],
 )
-def test_descriptions_end_with_preset_values(form: type[BaseModel], name: str, ending: str) -> None:
-    assert str(form.model_fields[name].description).endswith(ending)
-
-
-def test_changes_a_single_character_setting() -> None:
-    mine = TrainingParameters(characters=CharacterParameters(max_characters=20))
-    before = preset("char").model.characters
-    assert before is not None
-    assert configure("char", mine.changes()).model.characters == replace(before, max_characters=20)
-    with pytest.raises(UserError, match=r"max_characters .* baseline has no character CNN"):
-        configure("baseline", mine.changes())
-
-
-def test_changes_a_single_contextual_setting() -> None:
-    mine = TrainingParameters(contextual=ContextualParameters(where="both"))
-    changed = configure("char-elmo", mine.changes()).model.contextual
-    assert changed == ContextualConfig(where="both")
-    assert configure("char", mine.changes()) == preset("char")
-    require_contextual_variant(mine, ["char", "char-elmo"])
-    require_contextual_variant(TrainingParameters(), ["char"])
-    with pytest.raises(UserError, match=r"^training\.contextual\.where has no effect, because no"):
-        require_contextual_variant(mine, ["char", "baseline"])
-
-
-def test_character_embeddings_can_be_disabled() -> None:
-    off = TrainingParameters(characters=CharacterParameters(embedding_size=0))
-    for name in ("char", "baseline"):
-        assert configure(name, off.changes()).model.characters is None
-    with pytest.raises(UserError, match="word_vectors is off and characters is empty"):
-        configure("char-only", off.changes())
-    with pytest.raises(ValidationError, match=r"embedding_size is 0, .* filters has no effect"):
-        CharacterParameters(embedding_size=0, filters=[10])
+def test_descriptions_end_with_preset_values(name: str, ending: str) -> None:
+    assert str(TrainingParameters.model_fields[name].description).endswith(ending)
 
 
 def test_empty_form_changes_nothing() -> None:
@@ -309,15 +247,8 @@ def test_user_settings_override_dataset_settings() -> None:
     assert suited == before, "the catalogue is not modified"
 
 
-def test_zero_disables_preset_and_dataset_settings() -> None:
-    optional = [field.name for field in fields(TrainingConfig) if "None" in str(field.type)]
-    datasets = [{}, *(dataset.training for dataset in DATASETS.values())]
-    trainings = [configure(name, suited).training for name in PRESETS for suited in datasets]
-    used = {
-        name for name in optional for training in trainings if getattr(training, name) is not None
-    }
-    assert used == set(DISABLED_BY_ZERO)
-    off = TrainingParameters(**dict.fromkeys(DISABLED_BY_ZERO, 0)).changes()
+def test_zero_disables_windows_of_a_dataset() -> None:
+    off = TrainingParameters(window_stride=0).changes()
     changed = configure("char", DATASETS["covid_qa"].training, off).training
     assert changed.window is None
     assert changed.max_answer_tokens == 60
@@ -325,66 +256,29 @@ def test_zero_disables_preset_and_dataset_settings() -> None:
 
 LEAST: dict[str, Any] = {
     "epochs": 1,
-    "batch_size": 1,
     "optimizer": "adadelta",
     "learning_rate": 1e-9,
-    "schedule": "linear",
-    "decay_epochs": 1e-9,
-    "warmup_steps": 0,
-    "rho": 0,
-    "epsilon": 1e-300,
-    "clip_norm": 0,
-    "ema_decay": 0,
-    "max_answer_tokens": 1,
-    "window_stride": 0,
-    "max_context_tokens": 2,
-    "max_question_tokens": 1,
-    "no_answer_share": 1e-9,
-    "expected_no_answer": 1e-9,
-    "seed": 0,
     "patience": 1,
-    "stop_at_f1": 1e-9,
+    "batch_size": 1,
     "max_minutes": 1e-9,
     "precision": "bfloat16",
-    "deterministic": True,
+    "seed": 0,
     "hidden_size": 1,
-    "word_vectors": True,
-    "unknown_words": "random",
-    "highway": "none",
-    "recurrent": "gru",
-    "query_to_context": "max",
-    "self_attention": "none",
-    "output_reads": "attention",
-    "end_pointer": "independent",
     "dropout": 0,
-    "dropout_form": "inputs",
+    "max_context_tokens": 2,
+    "max_answer_tokens": 1,
+    "window_stride": 0,
+    "unknown_words": "zero",
+    "expected_no_answer": 1e-9,
 }
-LEAST_CHARACTERS: dict[str, Any] = {
-    "embedding_size": 1,
-    "kernel_widths": [1],
-    "filters": [1],
-    "max_characters": 1,
-}
-LEAST_CONTEXTUAL: dict[str, Any] = {"where": "output", "dropout": 0, "l2": 0}
 
 
 def test_form_minimums_are_valid_for_every_preset() -> None:
-    assert {*LEAST, "characters", "contextual", "start_from"} == set(
-        TrainingParameters.model_fields
-    )
-    assert set(LEAST_CHARACTERS) == set(CharacterParameters.model_fields)
-    assert set(LEAST_CONTEXTUAL) == set(ContextualParameters.model_fields)
-    for name, variant in PRESETS.items():
-        groups: dict[str, Any] = {}
-        if variant.model.characters is not None:
-            groups["characters"] = CharacterParameters(**LEAST_CHARACTERS)
-        if variant.model.contextual is not None:
-            groups["contextual"] = ContextualParameters(**LEAST_CONTEXTUAL)
-        least = TrainingParameters(**LEAST, **groups)
-        changed = configure(name, least.changes())  # type: ignore[arg-type]
-        assert (changed.model.characters is None) == (variant.model.characters is None)
+    assert {*LEAST, "start_from"} == set(TrainingParameters.model_fields)
+    for name in PRESETS:
+        changed = configure(name, TrainingParameters(**LEAST).changes())
         values = {**vars(changed.model), **vars(changed.training)}
-        assert {key: values[key] for key in LEAST} == LEAST | dict.fromkeys(DISABLED_BY_ZERO)
+        assert {key: values[key] for key in LEAST} == LEAST | {"window_stride": None}
 
 
 @pytest.mark.parametrize(
@@ -439,8 +333,9 @@ def test_contextual_variants_need_a_language_model(root: Path) -> None:
 
 def test_rejects_subword_for_methods_without_ngrams() -> None:
     subword_variant = configure("char", {"unknown_words": "subword"})
-    corpus = CorpusParameters(files=["texts"])
-    fasttext, glove = (VectorParameters(source=m, corpus=corpus) for m in ("fasttext", "glove"))
+    fasttext, glove = (
+        VectorParameters(source=method, corpus_files=["texts"]) for method in ("fasttext", "glove")
+    )
     assert vectors_for([subword_variant], fasttext) == fasttext
     with pytest.raises(UserError, match="vectors trained with glove have no n-grams"):
         vectors_for([preset("char"), subword_variant], glove)
@@ -450,4 +345,4 @@ def test_vectors_made_from_texts_need_a_corpus() -> None:
     fields = {"source": "glove-6b-50d+skipgram"}
     with pytest.raises(ValidationError, match="reads a corpus; set"):
         VectorParameters.model_validate(fields)
-    VectorParameters.model_validate({**fields, "corpus": {"dataset": "tiny"}})
+    VectorParameters.model_validate({**fields, "corpus_dataset": "tiny"})

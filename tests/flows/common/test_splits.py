@@ -21,7 +21,7 @@ from infra.progress_reporter import showing_read_progress
 from tasks.datasets.tiny import generate
 from tasks.evaluation.evaluate import load_split
 from tasks.inference.trained_contexts import new_to_models, write_trained_contexts
-from tasks.text.build_vocabulary import VocabularyParameters
+from tasks.text.build_vocabulary import VocabularyConfig
 from tasks.tracking.runs import Split
 from tests.factories.prefect_artifacts import artifacts
 
@@ -112,7 +112,7 @@ def test_validation_and_dev_are_held_out_and_encoded(tmp_path: Path) -> None:
     assert not train & validation and not train & dev and not validation & dev
 
     encoded = flow(
-        lambda: encode_dataset(splits, VectorParameters(), VocabularyParameters()), name="encoding"
+        lambda: encode_dataset(splits, VectorParameters(), VocabularyConfig()), name="encoding"
     )()
     assert list(encoded.splits) == ["train", "validation", "dev"]
     assert len({output.folder for output in encoded.splits.values()}) == 3

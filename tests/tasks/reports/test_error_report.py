@@ -11,19 +11,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from infra.errors import UserError
 from tasks.data.ingest import ingest_articles
 from tasks.data.readers import read_articles
 from tasks.data.schema import Answer, Article, Paragraph, Question
 from tasks.evaluation.evaluate import load_split, read_predictions
 from tasks.reports.error_report import kinds_of, write_error_report
-from tasks.reports.examples import named_questions
 from tasks.reports.variant_result import VariantResult
 from tests.factories.html import Page, assert_self_contained, visible_text
 from tests.factories.runs import untrained_run
 from tests.factories.splits import ingest, write_split
 
 SPANS = [(0, 4), (0, 0), (-1, -1), (0, 0)]  # too long; should be none; none; wrong
+CORRECT = [(0, 1), (-1, -1), (1, 2), (1, 1)]
 KNOWN = ["ada", "lovelace", "wrote", "who", "notes", "?"]
 
 
@@ -38,7 +37,6 @@ def error_page(
     folder: Path,
     split: Path,
     variant: str,
-    *examples: str,
     dataset: str = "made",
     url: str | None = None,
     facts: dict[str, Any] | None = None,
@@ -53,7 +51,7 @@ def error_page(
         history=[],
         answers=read_predictions(folder / "predictions.parquet", loaded, variant),
     )
-    write_error_report(file, dataset, run, loaded, examples)
+    write_error_report(file, dataset, run, loaded)
     return file.read_text(encoding="utf-8")
 
 
@@ -120,7 +118,7 @@ def test_says_how_no_answer_is_decided(tmp_path: Path, split: Path) -> None:
 
 
 def test_reports_that_there_are_no_errors(tmp_path: Path, split: Path) -> None:
-    run = untrained_run(tmp_path / "run", split, [(0, 1), (-1, -1), (1, 2), (1, 1)], "char", KNOWN)
+    run = untrained_run(tmp_path / "run", split, CORRECT, "char", KNOWN)
     page = error_page(run, split, "char")
     assert_self_contained(page)
     assert "No errors." in page
@@ -134,8 +132,9 @@ def test_reports_that_there_are_no_errors(tmp_path: Path, split: Path) -> None:
 def test_heatmaps_have_tokens_on_both_axes(
     tmp_path: Path, split: Path, variant: str, maps: int, question_rows: int
 ) -> None:
-    run = untrained_run(tmp_path / "run", split, SPANS, variant, KNOWN)
-    drawn = drawings(error_page(run, split, variant, "WHO wrote"))
+    spans = [SPANS[0], *CORRECT[1:]]  # attention is drawn for errors
+    run = untrained_run(tmp_path / "run", split, spans, variant, KNOWN)
+    drawn = drawings(error_page(run, split, variant))
     assert len(drawn) == maps
     sizes = [(5, 6), (question_rows, 6), (6, 6)][:maps]  # with the null token
     for svg, (rows, columns) in zip(drawn, sizes, strict=True):
@@ -160,10 +159,10 @@ def read_in_windows(run: Path, tokens: int, stride: int) -> None:
 
 
 def test_heatmap_shows_the_window_of_the_answer(tmp_path: Path, split: Path) -> None:
-    spans = [(4, 4), *SPANS[1:]]
+    spans = [(4, 4), *CORRECT[1:]]
     run = untrained_run(tmp_path / "run", split, spans, "char-selfattn", KNOWN)
     read_in_windows(run, 3, 1)
-    page = error_page(run, split, "char-selfattn", "WHO wrote")
+    page = error_page(run, split, "char-selfattn")
     assert_self_contained(page)
     for svg in (drawn := drawings(page)):
         texts = [text.text for text in svg.iter("text")]
@@ -188,11 +187,10 @@ def test_escapes_hostile_text(tmp_path: Path) -> None:
     Page(page)
 
 
-def test_long_full_contexts_are_drawn_only_if_named(tmp_path: Path) -> None:
+def test_long_full_contexts_are_not_drawn(tmp_path: Path) -> None:
     split = ingest(tmp_path / "split", ("Ada wrote. " * 400, ["Who wrote?"]))
     run = untrained_run(tmp_path / "run", split, [(0, 0)], "baseline", KNOWN)
     assert not drawings(error_page(run, split, "baseline"))
-    assert len(drawings(error_page(run, split, "baseline", "who"))) == 2
     read_in_windows(run, 1_001, 500)
     assert not drawings(error_page(run, split, "baseline"))
     read_in_windows(run, 40, 20)
@@ -205,16 +203,14 @@ def test_questions_without_tokens_are_not_drawn(tmp_path: Path) -> None:
     )
     run = untrained_run(tmp_path / "run", split, [(0, 0), (0, 0), (-1, -1)], "char", KNOWN)
     assert len(drawings(error_page(run, split, "char"))) == 2
-    page = error_page(run, split, "char", "0-0", "Who wrote")
-    assert "Who wrote notes?" not in page.split("Attention heatmaps")[1]
 
 
 def test_gold_tokens_are_marked_only_at_valid_offsets(tmp_path: Path, split: Path) -> None:
     def marked(run: Path) -> list[ET.Element]:
-        drawn = drawings(error_page(run, split, "char", "q3"))
+        drawn = drawings(error_page(run, split, "char"))
         return [label for svg in drawn for label in svg.iter() if label.get("class") == "gold"]
 
-    run = untrained_run(tmp_path / "run", split, SPANS, "char", KNOWN)
+    run = untrained_run(tmp_path / "run", split, [*CORRECT[:2], *SPANS[2:]], "char", KNOWN)
     assert marked(run)
     questions = pq.read_table(split / "questions.parquet")
     rows = questions.to_pylist()
@@ -223,15 +219,6 @@ def test_gold_tokens_are_marked_only_at_valid_offsets(tmp_path: Path, split: Pat
     moved = pa.Table.from_pylist(rows, schema=questions.schema)
     pq.write_table(moved, split / "questions.parquet")
     assert not marked(run)
-
-
-def test_examples_are_selected_by_id_or_words(split: Path) -> None:
-    loaded = load_split(split)
-    assert named_questions(loaded, ["q3"]) == [2]
-    assert named_questions(loaded, ["WROTE  notes", "q4", "to whom"]) == [0, 3]
-    assert named_questions(loaded, []) == []
-    with pytest.raises(UserError, match=r"none of the 4 evaluation questions .*'q9'"):
-        named_questions(loaded, ["q1", "q9"])
 
 
 def test_reference_report_examples_are_drawn(shared_data: Path, tmp_path: Path) -> None:
@@ -243,24 +230,6 @@ def test_reference_report_examples_are_drawn(shared_data: Path, tmp_path: Path) 
     run = untrained_run(
         tmp_path / "run", folder, [(0, 0)] * count, "char-selfattn", ["the", "china", "poland"]
     )
-    page = error_page(
-        run,
-        folder,
-        "char-selfattn",
-        "in doing so start World War II?",
-        "Chinese name for the Yuan dynasty",
-        "cc0c1dbcabdd0a2a74e8cb25e",
-    )
-    part = page.split("Attention heatmaps")[1]
-    assert re.findall(r"<summary>(.*?)</summary>", part) == [
-        "When did Germany invade Poland and in doing so start World War II?",
-        "What is the Chinese name for the Yuan dynasty?",
-        "What was AUSTPAC",
-    ]
-    drawn = drawings(part)
-    assert len(drawn) == 9
-    gold = [[t.text for t in svg.iter("text") if t.get("class") == "gold"] for svg in drawn[::3]]
-    assert gold[0] == ["1", "September", "1939"]
-    assert gold[1] == ["元", "朝", "Yuán", "Cháo"]
-    assert gold[2][-3:] == ["operated", "by", "Telstra"]
+    page = error_page(run, folder, "char-selfattn")
+    assert len(drawings(page)) == 9
     assert len(page) < 2_000_000

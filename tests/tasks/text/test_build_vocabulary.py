@@ -10,10 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from tasks.embeddings.formats.select import select_vectors
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, coverage
+from tasks.text.build_vocabulary import VocabularyConfig, build_vocabulary, coverage
 from tasks.text.split_texts import (
     wanted_words,
 )
@@ -26,7 +25,7 @@ class Built:
     """A vocabulary built from a training text, another text, and the words of a vector set."""
 
     def __init__(self, folder: Path, train: str, other: str, vectors: str, **chosen: Any) -> None:
-        self.parameters = VocabularyParameters(
+        self.parameters = VocabularyConfig(
             **{"min_count": 2, "min_character_count": 1, "pretrained_words": 0, **chosen}
         )
         self.splits = [ingest(folder / "a", (train, ["?"])), ingest(folder / "b", (other, ["?"]))]
@@ -104,20 +103,13 @@ def test_casing_policy_is_stored_with_the_words(tmp_path: Path) -> None:
     assert built.lexicon.word("OWL") == built.table("words")["word"].index("owl")
 
 
-def test_max_words_limits_the_vocabulary(tmp_path: Path) -> None:
-    built = Built(tmp_path, "a a a b b c c d", "e", "d e", max_words=2)
-    assert built.words == ["a", "b"]
-    assert built.table("words")["count"] == [0, 4, 3, 2]
-
-
 @given(
     st.lists(st.sampled_from(["a", "A", "b", "’", "'", "–", "--", "“"])),
-    st.integers(1, 3),
     st.integers(1, 3),
 )
 @settings(max_examples=30, deadline=None)
 def test_training_counts_match_lookups(
-    tmp_path_factory: pytest.TempPathFactory, tokens: list[str], min_count: int, max_words: int
+    tmp_path_factory: pytest.TempPathFactory, tokens: list[str], min_count: int
 ) -> None:
     built = Built(
         tmp_path_factory.mktemp("split"),
@@ -125,7 +117,6 @@ def test_training_counts_match_lookups(
         "b",
         "’ --",
         min_count=min_count,
-        max_words=max_words,
     )
     counts: Counter[int] = Counter(map(built.lexicon.word, [*tokens, "?"]))
     assert built.table("words")["count"] == [counts[i] for i in range(len(built.words) + 2)]
@@ -201,14 +192,6 @@ def test_equal_inputs_give_equal_bytes(tmp_path: Path) -> None:
         files.append({path.name: path.read_bytes() for path in built.out.iterdir()})
     assert files[0] == files[1]
     assert set(files[0]) == {"words.parquet", "characters.parquet", "types.parquet"}
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"min_count": 0}, {"max_words": 0}, {"pretrained_words": -1}, {"min_cuont": 2}]
-)
-def test_rejects_invalid_parameters(wrong: dict[str, int]) -> None:
-    with pytest.raises(ValidationError):
-        VocabularyParameters(**wrong)
 
 
 def test_lexicon_imports_no_heavy_packages() -> None:

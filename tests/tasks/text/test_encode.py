@@ -19,7 +19,7 @@ from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import PACKAGED
 from tasks.embeddings.formats.store import load_word_vectors
 from tasks.text import encode as encoding
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
+from tasks.text.build_vocabulary import VocabularyConfig, build_vocabulary
 from tasks.text.encode import encode_split
 from tasks.text.encoded import load_encoded, load_types
 from tasks.text.split_texts import wanted_words
@@ -34,7 +34,7 @@ def encode(folder: Path, train: Path, other: Path, source: str, first: int = 0) 
         (folder / name).mkdir()
     wanted = wanted_words([train], lower_case=True)
     select_vectors(folder / "vectors", source, wanted, first)
-    parameters = VocabularyParameters(pretrained_words=first)
+    parameters = VocabularyConfig(pretrained_words=first)
     build_vocabulary(folder / "vocabulary", train, [other], folder / "vectors", parameters)
     return encode_split(folder / "encoded", other, folder / "vocabulary")
 

@@ -31,7 +31,7 @@ from tasks.embeddings.formats.select import select_joined
 from tasks.embeddings.formats.source import JoinedVectors, stage_input
 from tasks.embeddings.formats.store import history_of, write_vectors
 from tasks.embeddings.formats.word_vectors import WordSet
-from tasks.text.build_vocabulary import VocabularyParameters
+from tasks.text.build_vocabulary import VocabularyConfig
 from tasks.tracking.registry import MODEL_FILES, MODEL_TABLES
 from tasks.tracking.runs import flatten
 from tasks.training.run_params import source_digest, vector_parameters
@@ -75,7 +75,7 @@ class RunRequest(NamedTuple):
 
     data: DataParameters
     vectors: VectorParameters = VectorParameters()
-    vocabulary: VocabularyParameters = VocabularyParameters()
+    vocabulary: VocabularyConfig = VocabularyConfig()
     resources: Resources = Resources()
     start_from: str | None = None
 
@@ -113,7 +113,7 @@ def test_every_run_logs_all_requested_parameters(
             overlap="leave out",
         ),
         VectorParameters(source=str(trained_vectors)),
-        VocabularyParameters(min_count=3, max_words=500),
+        VocabularyConfig(min_count=3),
         Resources(workers=2, cpus_per_worker=1, gpu=False),
         str(earlier_model),
     )
@@ -136,7 +136,6 @@ def test_every_run_logs_all_requested_parameters(
         "data.max_rejected": ("0.05", "0.1"),
         "data.overlap": ("None", "leave out"),
         "vocabulary.min_count": ("2", "3"),
-        "vocabulary.max_words": ("None", "500"),
         "vectors.source": ("glove-6b-50d", "support/vectors.parquet"),
         "vectors.source_digest": digests(plain, other),
         "vectors.method": ("pre-trained", "skipgram"),

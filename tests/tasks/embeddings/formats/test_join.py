@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from flows.common.display_names import names_of_vectors
-from flows.common.parameters import CorpusParameters, VectorParameters, vectors_for
+from flows.common.parameters import VectorParameters, vectors_for
 from infra.errors import UserError
 from models.configs.presets import preset
 from tasks.embeddings.formats.join import join
@@ -87,8 +87,7 @@ def test_joined_sets_are_named_and_checked() -> None:
         "glove-6b-50d+support",
         "glove-6b-50d",
     ]
-    corpus = CorpusParameters(dataset="tiny")
-    trained = VectorParameters(source="glove-6b-50d+skipgram", corpus=corpus)
+    trained = VectorParameters(source="glove-6b-50d+skipgram", corpus_dataset="tiny")
     assert trained.method == "skipgram"
     for source, message in (
         ("glove-6b-50d+none", "can't be joined"),
