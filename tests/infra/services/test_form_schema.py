@@ -54,7 +54,7 @@ def test_essential_fields_come_first() -> None:
     }
     assert list(shown)[:4] == ["data", "variants", "training", "vectors"]
     assert shown["data"] == ["dataset"]
-    assert shown["training"] == ["epochs", "seed"]
+    assert shown["training"] == ["epochs", "optimizer", "learning_rate", "patience"]
     assert shown["vectors"] == ["source"]
     assert shown["resources"] == []
 
@@ -77,10 +77,9 @@ def test_choices_of_optional_fields_are_kept() -> None:
     [
         {},
         {"training": {}},
-        {"training": {"epochs": 3, "characters": {"filters": [9]}}},
+        {"training": {"epochs": 3, "precision": "bfloat16"}},
         # Callers of Prefect's API can send null for an empty field.
-        {"training": {"epochs": None, "optimizer": None, "word_vectors": None}},
-        {"training": {"characters": {"kernel_widths": None}}, "resources": {"gpu": None}},
+        {"training": {"epochs": None, "optimizer": None}, "resources": {"gpu": None}},
         {"data": {"dataset": "data/own"}},
         {"data": {"dataset": "s3://bucket/own"}},
         {"data": {"dataset": "own.jsonl"}},
@@ -92,11 +91,9 @@ def test_valid_parameters(parameters: dict[str, Any]) -> None:
 
 
 def test_errors_are_reported_at_their_fields() -> None:
-    found = errors({"training": {"epochs": 0, "characters": {"embedding_size": -1}}})
-    (training,) = found
-    epochs, characters = training["errors"]
+    (training,) = errors({"training": {"epochs": 0}})
+    (epochs,) = training["errors"]
     assert epochs == {"property": "epochs", "errors": ["0 is less than the minimum of 1"]}
-    assert characters["errors"][0]["property"] == "embedding_size"
     assert "sgd" in str(errors({"training": {"optimizer": "sgd"}}))
 
 
