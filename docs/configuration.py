@@ -8,15 +8,10 @@ A test fails if the page is out of date.
 from collections.abc import Iterator
 from pathlib import Path
 
-from flows.check import check
-from flows.commands.flow_command import Option, options_of
-from flows.compare_variants import compare_variants
-from flows.evaluate_embeddings import evaluate_embeddings
-from flows.evaluate_model import evaluate_model
-from flows.ingest import ingest
-from flows.retrain import retrain
-from flows.train import train
-from flows.train_embeddings import train_embeddings
+from cyclopts.argument import Argument
+
+from flows.__main__ import build_app
+from flows.commands.options import as_typed
 from infra.settings import CHECKOUT, Settings, variable_of
 
 PAGE = Path(__file__).with_suffix(".md")
@@ -30,16 +25,16 @@ environment variables.
 
 ## Environment variables
 """
-FLOWS = {
-    "retrain": retrain,
-    "train": train,
-    "ingest": ingest,
-    "check": check,
-    "evaluate": evaluate_model,
-    "compare": compare_variants,
-    "embeddings train": train_embeddings,
-    "embeddings evaluate": evaluate_embeddings,
-}
+COMMANDS = (
+    "retrain",
+    "train",
+    "ingest",
+    "check",
+    "evaluate",
+    "compare",
+    "embeddings train",
+    "embeddings evaluate",
+)
 
 
 def page() -> str:
@@ -57,11 +52,15 @@ def _settings() -> Iterator[str]:
 
 def _options() -> Iterator[str]:
     """A table for each section of options, below the names of all commands that have it."""
+    app = build_app()
     commands: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for command, flow in FLOWS.items():
+    for command in COMMANDS:
         sections: dict[str, list[str]] = {}
-        for option in options_of(flow):
-            sections.setdefault(option.section.name, []).append(_option(option))
+        _, apps, _ = app.parse_commands(command.split())
+        for option in apps[-1].assemble_argument_collection():
+            if option.show:
+                (section,) = option.parameter.group
+                sections.setdefault(section.name, []).append(_option(option))
         for title, rows in sections.items():
             commands.setdefault((title, tuple(rows)), []).append(command)
     for (title, options), names in commands.items():
@@ -70,8 +69,10 @@ def _options() -> Iterator[str]:
         yield from options
 
 
-def _option(option: Option) -> str:
-    return _row(f"`{option.flag}`", _code(option.default or ""), option.help)
+def _option(option: Argument) -> str:
+    choices = ", ".join(option.get_choices() or ())
+    meaning = f"{option.parameter.help} [{choices}]" if choices else option.parameter.help or ""
+    return _row(f"`{option.name}`", _code(as_typed(option.field_info.default) or ""), meaning)
 
 
 def _code(value: str) -> str:

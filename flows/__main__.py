@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from cyclopts import App, CycloptsError, CycloptsPanel, Group, UnusedCliTokensError
-from rich.panel import Panel
+from cyclopts import App, CycloptsError, Group, Parameter
 
+from flows.commands.options import as_typed, explained, split_lists
 from infra.errors import UserError
 from infra.own_packages import foreign_package
 from infra.settings import settings
@@ -61,7 +61,8 @@ def build_app() -> App:
         help="Retrain question-answering models as a workflow.",
         help_format="plaintext",
         version_flags=(),
-        error_formatter=_describe,
+        config=split_lists,
+        default_parameter=Parameter(negative_iterable=(), show_default=as_typed),
     )
     for group, commands in COMMANDS.items():
         _add(app, commands, group=group)
@@ -75,14 +76,6 @@ def build_app() -> App:
 def _add(app: App, commands: dict[str, tuple[str, str]], **settings: Any) -> None:
     for place, (name, (target, text)) in enumerate(commands.items()):
         app.command(target, name=name, help=text, sort_key=place, **settings)
-
-
-def _describe(error: CycloptsError) -> Panel:
-    """An error about the arguments, as it is printed."""
-    if isinstance(error, UnusedCliTokensError):
-        words = " ".join(error.unused_tokens or [])
-        return CycloptsPanel(f"Unexpected argument: {words}. --help lists all options.")
-    return CycloptsPanel(error)
 
 
 def requires_root(words: Sequence[str]) -> bool:
@@ -125,6 +118,15 @@ def prepare_server(words: Sequence[str]) -> None:
         server.wait()
 
 
+def run_command(words: Sequence[str]) -> None:
+    """Run a command; invalid words end the process with status 2, and with what is wrong."""
+    try:
+        build_app()(words, exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        print(explained(error), file=sys.stderr)
+        sys.exit(2)
+
+
 def main() -> None:
     """Run the command that the arguments name; a user error ends it with its message."""
     try:
@@ -133,7 +135,7 @@ def main() -> None:
         if requires_root(sys.argv[1:]):
             require_format()
         prepare_server(sys.argv[1:])
-        build_app()()
+        run_command(sys.argv[1:])
     except UserError as error:
         sys.exit(f"\n{error}")
     except KeyboardInterrupt:  # while a server starts or modules are imported

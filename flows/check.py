@@ -107,4 +107,4 @@ def _counts(summary: dict[str, Any]) -> Table:
     return table(("", Column("count", justify="right")), rows, title="Data check")
 
 
-command = flow_command(check, announce, positional="--data.dataset")
+command = flow_command(check, announce, positional="data")

@@ -15,7 +15,7 @@ from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
 from flows.common.data_files import find_evaluation_files, name_of_data
 from flows.common.failures import STATE_HOOKS, report_user_errors
-from flows.common.parameters import DataParameters
+from flows.common.parameters import DataParameters, MaxRejected, Repair
 from flows.common.splits import ingest_each
 from infra.artifacts.manifest import content_digest
 from infra.errors import UserError
@@ -31,11 +31,6 @@ from tasks.stages import scoring, splitting
 from tasks.text.vocabulary import Lexicon
 from tasks.tracking import registry, runs
 from tasks.tracking.client import require_server, run_url
-
-
-def description_of(field: str) -> str | None:
-    """The help of a field of the parameters of data."""
-    return DataParameters.model_fields[field].description
 
 
 @flow(name="evaluate-model", description=__doc__, **STATE_HOOKS)
@@ -65,18 +60,14 @@ def evaluate_model(
         ),
     ] = "argmax",
     expected_no_answer: Annotated[
-        float | None,
+        Annotated[float, Field(gt=0, lt=1)] | None,
         Field(
-            gt=0,
-            lt=1,
             description="With the threshold: the share of unanswerable questions that it is for. "
             "Empty: the one that the training expected.",
         ),
     ] = None,
-    repair: Annotated[bool, Field(description=description_of("repair"))] = False,
-    max_rejected: Annotated[
-        float, Field(ge=0, le=1, description=description_of("max_rejected"))
-    ] = 0.05,
+    repair: Repair = False,
+    max_rejected: MaxRejected = 0.05,
 ) -> dict[str, Any]:
     """Evaluate a registered model on a dataset, and return its scores on all questions and slices.
 
@@ -176,4 +167,4 @@ def announce(summary: Mapping[str, Any]) -> None:
     )
 
 
-command = flow_command(evaluate_model, announce, positional="--dataset")
+command = flow_command(evaluate_model, announce, positional="dataset")

@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 from inspect import getdoc, signature
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, model_validator
 from pydantic.fields import FieldInfo
 
 from flows.common.preset_values import preset_values
 from infra.errors import UserError
+from infra.form import Form, with_bounds
 from models.configs.presets import PRESETS, preset
 from models.configs.variant import Precision, UnknownWords, VariantConfig
 from tasks.data.splits import Overlap
@@ -77,12 +78,6 @@ SetName = Annotated[
 ]
 
 
-class Form(BaseModel):
-    """A group of fields that rejects unknown fields and NaN or infinite numbers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
 # A file, directory, glob, URL or name; an empty one would be the current directory.
 NonEmpty = Annotated[str, Field(min_length=1)]
 
@@ -103,6 +98,23 @@ class MixedSource(Form):
     )
 
 
+Repair = Annotated[
+    bool,
+    Field(
+        description="Move an answer that does not match the context at its answer_start to the "
+        "nearest match; the ledger lists each repair. Off: reject such questions."
+    ),
+]
+MaxRejected = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=1,
+        description="Largest fraction of a file's questions that may be rejected as invalid. If "
+        "more are, the run fails.",
+    ),
+]
+
 # What the form itself checks about `data.dataset`: it is a known name, unless it names the training
 # files, or is a path (with a separator, a wildcard or an extension).
 KNOWN_OR_PATH: dict[str, Any] = {
@@ -119,6 +131,8 @@ KNOWN_OR_PATH: dict[str, Any] = {
 class DataParameters(Form):
     """The data to train on and to evaluate on."""
 
+    # `kw_only`: `bidaflow check FILE` takes the dataset without its option, but no other field.
+
     model_config = ConfigDict(json_schema_extra={"essentials": ["dataset"], **KNOWN_OR_PATH})
 
     dataset: str = Field(
@@ -129,40 +143,45 @@ class DataParameters(Form):
     )
     train_files: list[NonEmpty] = Field(
         [],
+        kw_only=True,
         description="Data to train on: files, directories, globs, zip archives, URLs "
         "(https://…, s3://…) or known datasets. Empty: read `dataset`.",
     )
     dev_files: list[NonEmpty] = Field(
         [],
+        kw_only=True,
         description="Data to evaluate on, in the same forms as `train_files`. Empty: the dev split "
         "of `dataset`, or held-out training articles if there is none.",
     )
     mix: list[MixedSource] = Field(
         [],
+        kw_only=True,
         description="Additional sources, each with a weight. They are used for training only: "
         "none of their questions are held out.",
     )
     dev_share: float = Field(
         0.1,
+        kw_only=True,
         gt=0,
         lt=1,
         description="Fraction of the articles held out for dev. No effect if there is dev data.",
     )
-    validation_share: float | None = Field(
+    validation_share: Annotated[float, Field(ge=0, lt=1)] | None = Field(
         None,
-        ge=0,
-        lt=1,
+        kw_only=True,
         description="Fraction of the articles held out for validation, which decides "
         "early stopping, thresholds and promotion. Empty: 0.1 (tiny: 0). 0: no validation split.",
     )
     overlap: Overlap | None = Field(
         None,
+        kw_only=True,
         description="What to do with training contexts that also occur in the evaluation set: "
         "'refuse' fails the run, 'leave out' drops them from training. Empty: 'leave out' for the "
         "dev split of a known dataset, otherwise 'refuse'.",
     )
     negatives: float = Field(
         0.0,
+        kw_only=True,
         ge=0,
         le=1,
         description="Unanswerable questions to add to train and validation, as a fraction of the "
@@ -171,22 +190,13 @@ class DataParameters(Form):
     )
     seed: int = Field(
         7,
+        kw_only=True,
         ge=0,
         description="Seed for the held-out articles, weighted sampling, negatives and the tiny "
         "dataset.",
     )
-    repair: bool = Field(
-        False,
-        description="Move an answer that does not match the context at its answer_start to the "
-        "nearest match; the ledger lists each repair. Off: reject such questions.",
-    )
-    max_rejected: float = Field(
-        0.05,
-        ge=0,
-        le=1,
-        description="Largest fraction of a file's questions that may be rejected as invalid. If "
-        "more are, the run fails.",
-    )
+    repair: Repair = Field(False, kw_only=True)
+    max_rejected: MaxRejected = Field(0.05, kw_only=True)
 
     @model_validator(mode="after")
     def _require_valid_name(self) -> Self:
@@ -245,7 +255,7 @@ class TrainingParameters(Form):
         description="Seed for weight initialisation, batch order and dropout. "
         + preset_values("seed"),
     )
-    start_from: Annotated[str, Field(min_length=1)] | None = Field(
+    start_from: NonEmpty | None = Field(
         None,
         description="Warm start from an earlier model: models:/<name>@champion, "
         "models:/<name>/<version>, or a model directory. Empty: train from scratch.",
@@ -306,9 +316,8 @@ class CorpusParameters(Form):
     model_config = ConfigDict(json_schema_extra={"essentials": ["files"]})
 
     files: list[NonEmpty] = Field([], description=TEXTS)
-    dataset: str | None = Field(
+    dataset: NonEmpty | None = Field(
         None,
-        min_length=1,
         description="Dataset (known, or a path) whose training contexts are added to the corpus. "
         "Empty: none.",
     )
@@ -332,9 +341,8 @@ class VectorParameters(Form):
         "a corpus first (cbow, skipgram, fasttext, glove); or none, for variants that read only "
         "characters. Several joined by + are used side by side: glove-6b-50d+skipgram.",
     )
-    contextual: str | None = Field(
+    contextual: NonEmpty | None = Field(
         None,
-        min_length=1,
         description="Language model (ELMo) for variants that read contextual vectors: the name of "
         "one that `bidaflow embeddings train --embedding.method elmo` trained, its "
         "bilm.safetensors, or released weights (an .hdf5 beside its options.json, or their "
@@ -344,9 +352,8 @@ class VectorParameters(Form):
         [],
         description="If `source` is a method: texts to train the vectors on. " + TEXTS,
     )
-    corpus_dataset: str | None = Field(
+    corpus_dataset: NonEmpty | None = Field(
         None,
-        min_length=1,
         description="If `source` is a method: dataset (known, or a path) whose training contexts "
         "are added to the texts. Empty: none.",
     )
@@ -455,15 +462,21 @@ def configure(name: VariantName, *changes: dict[str, Any]) -> VariantConfig:
         raise UserError(str(error)) from error
 
 
+def description_of(annotation: Any) -> str | None:
+    """The description in a parameter's annotation, if it has one."""
+    fields = (m for m in getattr(annotation, "__metadata__", ()) if isinstance(m, FieldInfo))
+    return next((field.description for field in fields if field.description), None)
+
+
 def docstring_with_args(body: Callable[..., Any]) -> str:
     """A flow body's docstring, with an Args section for parameters annotated with a description.
 
     The docstring is the only place from which Prefect's form takes a parameter's description.
     """
-    args = [
-        f"    {name}: {field.description}"
+    described = {
+        name: with_bounds(words, TypeAdapter(parameter.annotation).json_schema())
         for name, parameter in signature(body).parameters.items()
-        for field in getattr(parameter.annotation, "__metadata__", ())
-        if isinstance(field, FieldInfo) and field.description
-    ]
-    return "\n".join([getdoc(body) or "", "", "Args:", *args] if args else [getdoc(body) or ""])
+        if (words := description_of(parameter.annotation))
+    }
+    args = [f"    {name}: {words}" for name, words in described.items()]
+    return "\n".join([getdoc(body) or "", *(["", "Args:", *args] if args else [])])

@@ -11,12 +11,13 @@ import ray
 from pydantic import BaseModel, Field
 
 from infra.errors import UserError
+from infra.form import Form
 from infra.settings import settings
 
 # torch is imported where it is used: it takes seconds to load, and only Ray's workers need it.
 
 
-class Resources(BaseModel, frozen=True, extra="forbid"):
+class Resources(Form):
     """The resources of one training run."""
 
     workers: int = Field(

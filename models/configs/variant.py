@@ -1,37 +1,37 @@
-"""Model and training configuration: immutable, validated, JSON-serialisable.
+"""Model and training configuration: immutable, JSON-serialisable, its combinations checked.
 
-Each field carries its help and bounds, from which flows/ generates its forms.
+`flows.common.parameters` has the bounds of the fields that a form shows.
 """
 
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, NamedTuple, Self
-
-from models.configs.fields import option, require, require_valid_fields
 
 QueryToContext = Literal["starter", "max"]
 UnknownWords = Literal["zero", "random", "trainable", "subword"]
 Precision = Literal["float32", "bfloat16"]
 
 
+def require(condition: bool, message: str) -> None:
+    """Raise ValueError with this message unless the condition holds."""
+    if not condition:
+        raise ValueError(message)
+
+
 @dataclass(frozen=True)
 class CharacterConfig:
     """Character CNN over a word (Kim et al., 2016): `filters[i]` filters that span
-    `kernel_widths[i]` characters each, followed by the maximum over positions."""
+    `kernel_widths[i]` characters each, followed by the maximum over positions. It reads the first
+    `max_characters` characters of a word."""
 
-    embedding_size: int = option(64, "Dimension of the character embeddings.", ge=1)
-    kernel_widths: tuple[int, ...] = option(
-        (5,), "Widths of the convolution kernels, in characters.", ge=1
-    )
-    filters: tuple[int, ...] = option((100,), "Number of filters for each kernel width.", ge=1)
-    max_characters: int = option(
-        16, "Characters read per word; the rest of a longer word is ignored.", ge=1
-    )
+    embedding_size: int = 64
+    kernel_widths: tuple[int, ...] = (5,)
+    filters: tuple[int, ...] = (100,)
+    max_characters: int = 16
 
     def __post_init__(self) -> None:
         for name in ("kernel_widths", "filters"):  # JSON has lists instead of tuples
             object.__setattr__(self, name, tuple(getattr(self, name)))
             require(len(getattr(self, name)) > 0, f"characters.{name} must not be empty.")
-        require_valid_fields(self, "characters.")
         require(
             len(self.kernel_widths) == len(self.filters),
             f"characters.kernel_widths has length {len(self.kernel_widths)}, but "
@@ -54,22 +54,12 @@ class CharacterConfig:
 class ContextualConfig:
     """Contextual vectors in addition to word and character vectors: the mixed layers of a frozen
     language model (Peters et al., 2018, sections 3.2 and 3.3). "input" is that of the contextual
-    encoder, behind the highway network; each place has a mix of its own."""
+    encoder, behind the highway network; each place has a mix of its own. `dropout` is that of the
+    vectors; a large `l2` penalty on the weights of the mix keeps it close to the layers' mean."""
 
-    where: Literal["input", "output", "both"] = option(
-        "input", "Place of the contextual vectors: the contextual encoder's input, output, or both."
-    )
-    dropout: float = option(
-        0.5, "Dropout rate of the contextual vectors. 0: no dropout.", ge=0, le=0.99
-    )
-    l2: float = option(
-        0.001,
-        "L2 penalty on the weights of the mix. Large values keep it close to the layers' mean.",
-        ge=0,
-    )
-
-    def __post_init__(self) -> None:
-        require_valid_fields(self, "contextual.")
+    where: Literal["input", "output", "both"] = "input"
+    dropout: float = 0.5
+    l2: float = 0.001
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -81,67 +71,44 @@ class ContextualConfig:
 class ModelConfig:
     """Architecture of a model, without its vocabulary and word vectors.
 
+    hidden_size: of all layers (d in the BiDAF paper).
+    characters: None for no character CNN; then the model must read word vectors.
+    contextual: None for no contextual vectors.
     highway: two layers, "projected" to the hidden size (CS224n starter) or "concatenated" without
         projection (Seo et al., 2017); "none" as in document-qa.
     query_to_context: "max" is the softmax over the context of the similarity to the best-matching
         question word (Seo et al., 2017, §2 layer 4); "starter" is S1·S2ᵀ·C.
     self_attention: "additive", "dot" and "elementwise" are similarities of
         `models.modules.self_attention.SelfMatching`; "trilinear" replaces the modeling layer.
-    output_reads: "attention" is G of the attention flow.
+    output_reads: what the output layer reads besides the modeling layer; "attention" is G of the
+        attention flow.
     end_pointer: "independent" as in the starter, "conditioned" as in the code of Seo et al.,
         "chained" as in document-qa.
-    unknown_words: "random" draws once per word, and "trainable" starts at zero; "subword" also
-        covers words that never occurred in training.
+    dropout: a rate below 1; 0 is no dropout.
+    unknown_words: the vectors of words without a pretrained one. "random" draws once per word, and
+        "trainable" starts at zero; "subword" composes them from the n-grams of fastText vectors,
+        also those of words that never occurred in training.
     dropout_form: "outputs" are those of recurrent layers and embeddings, and also the inputs of the
         similarity (starter); "inputs" are those of the CNN, recurrent layers and output (Seo et
         al., 2017, §4); "variational" applies before the CNN, and before and after recurrent layers
         (document-qa).
     """
 
-    hidden_size: int = option(100, "Hidden size of all layers (d in the BiDAF paper).", ge=1)
-    word_vectors: bool = option(True, "Whether the model reads word vectors. Off: characters only.")
-    characters: CharacterConfig | None = option(None, "Character CNN over each word.")
-    contextual: ContextualConfig | None = option(
-        None, "Contextual vectors of a frozen language model (ELMo)."
-    )
-    highway: Literal["projected", "concatenated", "none"] = option(
-        "projected", "Highway layers over the projected or concatenated embeddings, or none."
-    )
-    recurrent: Literal["lstm", "gru"] = option("lstm", "Cell type of the recurrent layers.")
-    query_to_context: QueryToContext = option(
-        "starter",
-        "Query-to-context attention: 'max' as in the BiDAF paper, or 'starter', the matrix product "
-        "of the CS224n starter code.",
-    )
-    self_attention: Literal["none", "additive", "dot", "elementwise", "trilinear"] = option(
-        "none",
-        "Similarity function of the context's self-attention ('trilinear': the residual block of "
-        "document-qa), or none.",
-    )
-    output_reads: Literal["attention", "self-attention"] = option(
-        "attention",
-        "Input of the output layer besides the modeling layer: the attention flow, or "
-        "self-attention.",
-    )
-    end_pointer: Literal["independent", "conditioned", "chained"] = option(
-        "independent",
-        "How the answer's end is predicted: independent of its start, conditioned on it, or by a "
-        "layer chained to the start's.",
-    )
-    dropout: float = option(0.2, "Dropout rate. 0: no dropout.", ge=0, le=0.99)
-    unknown_words: UnknownWords = option(
-        "zero",
-        "Vector of an OOV word (one without a pretrained vector): zero, random but fixed, "
-        "trainable, or composed from subwords (needs fastText vectors).",
-    )
-    dropout_form: Literal["outputs", "inputs", "variational"] = option(
-        "outputs",
-        "Where dropout applies: to the outputs of layers, to their inputs, or variational, with "
-        "one mask for all tokens of a sequence.",
-    )
+    hidden_size: int = 100
+    word_vectors: bool = True
+    characters: CharacterConfig | None = None
+    contextual: ContextualConfig | None = None
+    highway: Literal["projected", "concatenated", "none"] = "projected"
+    recurrent: Literal["lstm", "gru"] = "lstm"
+    query_to_context: QueryToContext = "starter"
+    self_attention: Literal["none", "additive", "dot", "elementwise", "trilinear"] = "none"
+    output_reads: Literal["attention", "self-attention"] = "attention"
+    end_pointer: Literal["independent", "conditioned", "chained"] = "independent"
+    dropout: float = 0.2
+    unknown_words: UnknownWords = "zero"
+    dropout_form: Literal["outputs", "inputs", "variational"] = "outputs"
 
     def __post_init__(self) -> None:
-        require_valid_fields(self)
         require(
             self.word_vectors or self.characters is not None,
             "word_vectors is off and characters is empty. Set at least one of them.",
@@ -181,101 +148,51 @@ class TrainingConfig:
     skips. It ends after `epochs`, or earlier by `patience`, `stop_at_f1` or `max_minutes`. Without
     `patience`, the last epoch's weights are the result. With `precision` "bfloat16", training steps
     round matrix products and logits to bfloat16; losses and predictions stay in float32.
+
+    batch_size: questions per optimisation step, summed over all workers.
+    decay_epochs: with schedule "linear", the learning rate is constant until this many epochs
+        before the end; None decays it to 0 from the start.
+    warmup_steps: steps of linear learning-rate warm-up, useful for large batches.
+    rho, epsilon: of Adadelta; Adam ignores them.
+    clip_norm: the maximum gradient norm; 0 never clips.
+    ema_decay: of the exponential moving average (EMA) of the weights, which is evaluated and
+        served; 0 is no averaging.
+    max_context_tokens, max_question_tokens: longer ones are skipped in training, not in evaluation.
+    window_stride: longer contexts are read in windows of `max_context_tokens` tokens that start
+        this many tokens apart; None reads them whole.
+    no_answer_share: share of examples without an answer in each epoch, drawn anew each time; the
+        number of examples stays the same. None is as in the data.
+    expected_no_answer: share of unanswerable questions expected in use, to which validation is
+        weighted when the no-answer threshold is chosen. None is the share in the training data.
+    patience: epochs without a better validation F1 after which training stops.
+    deterministic: bitwise reproducible on GPUs too, but slower. CPUs always are.
     """
 
-    epochs: int = option(30, "Maximum number of passes over the training data.", ge=1, le=1000)
-    batch_size: int = option(64, "Questions per optimisation step, summed over all workers.", ge=1)
-    optimizer: Literal["adadelta", "adam"] = option(
-        "adadelta", "Optimiser. Set `learning_rate` to suit it."
-    )
-    learning_rate: float = option(
-        0.5, "Peak learning rate: about 0.5 for Adadelta, 0.001 to 0.002 for Adam.", gt=0
-    )
-    schedule: Literal["constant", "linear"] = option(
-        "constant", "Constant learning rate, or linear decay to 0 over `epochs`."
-    )
-    decay_epochs: float | None = option(
-        None,
-        "With `schedule` linear: the learning rate is constant until this many epochs before the "
-        "end. Empty: it decays from the start.",
-        gt=0,
-    )
-    warmup_steps: int = option(
-        0,
-        "Optimisation steps of linear learning-rate warm-up, useful for large batches. 0: none.",
-        ge=0,
-    )
-    rho: float = option(0.9, "Decay of Adadelta's running averages. Adam ignores it.", ge=0, lt=1)
-    epsilon: float = option(
-        1e-6, "Adadelta's constant for numerical stability. Adam ignores it.", gt=0
-    )
-    clip_norm: float = option(
-        5.0, "Maximum gradient norm; larger gradients are clipped. 0: never.", ge=0
-    )
-    ema_decay: float = option(
-        0.999,
-        "Decay of the exponential moving average (EMA) of the weights, which is evaluated and "
-        "served. 0: no averaging.",
-        ge=0,
-        lt=1,
-    )
-    max_answer_tokens: int = option(15, "Longest answer to predict, in tokens.", ge=1)
-    max_context_tokens: int = option(
-        400,
-        "Contexts with more tokens are skipped in training, but not in evaluation. With "
-        "`window_stride`: window size in tokens.",
-        ge=1,
-    )
-    max_question_tokens: int = option(
-        50, "Questions with more tokens are skipped in training, but not in evaluation.", ge=1
-    )
-    window_stride: int | None = option(
-        None,
-        "Read longer contexts in sliding windows of `max_context_tokens` tokens that start this "
-        "many tokens apart, in training and prediction. Half the window size works well.",
-        ge=1,
-    )
-    no_answer_share: float | None = option(
-        None,
-        "Share of examples without an answer in each epoch, drawn anew each time; the number of "
-        "examples stays the same. Empty: as in the data.",
-        gt=0,
-        lt=1,
-    )
-    expected_no_answer: float | None = option(
-        None,
-        "Share of unanswerable questions expected in use. The no-answer threshold is chosen on "
-        "validation weighted to this share. Empty: the share in the training data.",
-        gt=0,
-        lt=1,
-    )
-    seed: int = option(0, "Seed for weight initialisation, batch order and dropout.", ge=0)
-    patience: int | None = option(
-        None,
-        "Early stopping: stop after this many epochs without a better validation F1, and keep the "
-        "best weights.",
-        ge=1,
-    )
-    stop_at_f1: float | None = option(
-        None, "Stop once validation F1 (0 to 100) reaches this value.", gt=0, le=100
-    )
-    max_minutes: float | None = option(
-        None,
-        "Stop after this many minutes of training and evaluation; a final evaluation follows.",
-        gt=0,
-    )
-    precision: Precision = option(
-        "float32",
-        "Precision of matrix products; weights are always float32. bfloat16 is faster on CPUs with "
-        "AMX or AVX-512, and much slower on other CPUs. GPUs keep LSTMs, most of the work, in "
-        "float32.",
-    )
-    deterministic: bool = option(
-        False, "Bitwise reproducible on GPUs too, but slower. CPUs always are."
-    )
+    epochs: int = 30
+    batch_size: int = 64
+    optimizer: Literal["adadelta", "adam"] = "adadelta"
+    learning_rate: float = 0.5
+    schedule: Literal["constant", "linear"] = "constant"
+    decay_epochs: float | None = None
+    warmup_steps: int = 0
+    rho: float = 0.9
+    epsilon: float = 1e-6
+    clip_norm: float = 5.0
+    ema_decay: float = 0.999
+    max_answer_tokens: int = 15
+    max_context_tokens: int = 400
+    max_question_tokens: int = 50
+    window_stride: int | None = None
+    no_answer_share: float | None = None
+    expected_no_answer: float | None = None
+    seed: int = 0
+    patience: int | None = None
+    stop_at_f1: float | None = None
+    max_minutes: float | None = None
+    precision: Precision = "float32"
+    deterministic: bool = False
 
     def __post_init__(self) -> None:
-        require_valid_fields(self)
         require(
             self.optimizer != "adam" or self.learning_rate <= 0.1,
             f"learning_rate {self.learning_rate:g} is too high for optimizer 'adam' (at most 0.1). "
@@ -310,8 +227,6 @@ class VariantConfig:
 
     def with_changes(self, **changes: Any) -> Self:
         """The same variant with some fields of its model or its training changed, by name.
-        `characters` holds the fields of the character CNN to change; None removes the CNN.
-        `contextual` holds those of the contextual vectors; variants without them ignore it.
 
         Raises:
             ValueError: the changed variant is invalid.
@@ -319,25 +234,12 @@ class VariantConfig:
         """
         model_fields = {f.name for f in fields(ModelConfig)}
         model = {name: value for name, value in changes.items() if name in model_fields}
-        if model.get("characters") is not None:
-            model["characters"] = self._characters_with(model["characters"])
-        if (contextual := model.pop("contextual", None)) and self.model.contextual is not None:
-            model["contextual"] = replace(self.model.contextual, **contextual)
         training = {name: value for name, value in changes.items() if name not in model_fields}
         return replace(
             self,
             model=replace(self.model, **model),
             training=replace(self.training, **training),
         )
-
-    def _characters_with(self, changes: dict[str, Any]) -> CharacterConfig:
-        characters = self.model.characters
-        if characters is None:
-            raise ValueError(
-                f"characters.{next(iter(changes), '')} can't be set: the variant {self.name} has "
-                "no character CNN. Remove the setting, or the variant."
-            )
-        return replace(characters, **changes)
 
     def to_dict(self) -> dict[str, Any]:
         """Nested plain values, for JSON."""

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import Field
 
+from infra.form import Form
 from models.arrays import BoolArray, FloatArray, IntArray
 from tasks.evaluation.bootstrap import CONFIDENCE, Gain, paired_gain, signed
 from tasks.evaluation.groups import choose_groups
@@ -14,7 +15,7 @@ from tasks.evaluation.groups import choose_groups
 SLICE_QUESTIONS = 30
 
 
-class PromotionRule(BaseModel, frozen=True, extra="forbid"):
+class PromotionRule(Form):
     """The conditions under which a newly trained model is promoted to champion."""
 
     min_gain: float = Field(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from models.batching import Examples, Ragged, Types
 from models.bidaf import BiDAF
 from models.configs.presets import PRESETS
-from models.configs.variant import VariantConfig
+from models.configs.variant import CharacterConfig, VariantConfig
 from models.token_layers import TokenLayers
 
 WORDS = 40
@@ -73,12 +74,12 @@ def small(name: str, **changes: object) -> VariantConfig:
     """A preset reduced to sizes that suit the tests' small vocabulary, with one rate of dropout."""
     variant = PRESETS[name].with_changes(**{"hidden_size": 6, "batch_size": 4, **changes})
     if variant.model.contextual is not None and "contextual" not in changes:
-        variant = variant.with_changes(contextual={"dropout": variant.model.dropout})
+        contextual = replace(variant.model.contextual, dropout=variant.model.dropout)
+        variant = variant.with_changes(contextual=contextual)
     if variant.model.characters is None:
         return variant
-    widths = [min(width, 3) for width in variant.model.characters.kernel_widths]
-    cnn = {"embedding_size": 4, "kernel_widths": widths, "filters": [5] * len(widths)}
-    return variant.with_changes(characters={**cnn, "max_characters": 8})
+    widths = tuple(min(width, 3) for width in variant.model.characters.kernel_widths)
+    return variant.with_changes(characters=CharacterConfig(4, widths, (5,) * len(widths), 8))
 
 
 def make_model(

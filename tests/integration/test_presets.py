@@ -6,7 +6,7 @@ every preset at its full size.
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -101,7 +101,7 @@ class Case:
     def variant(self) -> VariantConfig:
         full = preset(self.name)
         if full.model.contextual is not None:
-            full = full.with_changes(contextual={"dropout": 0.0})
+            full = full.with_changes(contextual=replace(full.model.contextual, dropout=0.0))
         return full.with_changes(
             hidden_size=self.hidden_size or full.model.hidden_size,
             optimizer="adam",

@@ -1,19 +1,18 @@
 """Training settings of ELMo."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from infra.form import Form
 from models.language_model.config import LMTraining, PresetName
 
 
-class ElmoSettings(BaseModel):
+class ElmoSettings(Form):
     """Settings of method elmo.
 
     Windows of 20 words and 128 tracks are those of the original training (Peters et al., 2018).
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     preset: PresetName = Field(
         "filters-512",
@@ -28,9 +27,8 @@ class ElmoSettings(BaseModel):
         description="Number of words that the model learns to predict, the most frequent ones. "
         "It reads all words. With `start`, that model's words are kept.",
     )
-    max_words: int | None = Field(
+    max_words: Annotated[int, Field(ge=1)] | None = Field(
         None,
-        ge=1,
         description="Number of words after which training ends, taken evenly from the whole "
         "corpus. Empty: all words, in every epoch.",
     )

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from infra.errors import UserError
+from infra.form import Form
 from infra.run_logger import logger
 from tasks.embeddings.evaluation.coverage import coverage_by_band
 from tasks.embeddings.evaluation.homonyms import (
@@ -72,10 +73,8 @@ def check_sentence(query: str) -> str:
     return query
 
 
-class Queries(BaseModel):
+class Queries(Form):
     """Words, words in sentences, and analogies to look up in a set."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     words: list[str] = Field([], description="Words whose nearest neighbours are listed.")
     sentences: list[Annotated[str, AfterValidator(check_sentence)]] = Field(

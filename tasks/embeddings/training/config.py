@@ -1,10 +1,11 @@
 """Training parameters of word vectors."""
 
-from typing import Literal, Self, get_args
+from typing import Annotated, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from infra.errors import UserError
+from infra.form import Form
 from tasks.embeddings.contextual.settings import ElmoSettings
 
 StaticMethod = Literal["cbow", "skipgram", "fasttext", "glove"]
@@ -23,17 +24,13 @@ USED_BY: dict[str, tuple[str, ...]] = {
 }
 
 
-class EmbeddingParameters(BaseModel):
+class EmbeddingParameters(Form):
     """A training method and its settings.
 
     The defaults are those of word2vec.c, of fastText except that small vocabularies get fewer than
     its 2,000,000 buckets, and of GloVe's paper (window 10, x_max 100) except its 50 to 100 epochs.
     The default of 15 epochs for GloVe is that of its demo script; glove.c's is 25.
     """
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", json_schema_extra={"essentials": ["method", "dimension"]}
-    )
 
     method: Method = Field(
         "skipgram",
@@ -42,10 +39,8 @@ class EmbeddingParameters(BaseModel):
         "word a vector for its sentence).",
     )
     dimension: int = Field(DIMENSION, ge=1, le=2000, description="Embedding dimension.")
-    window: int | None = Field(
+    window: Annotated[int, Field(ge=1, le=100)] | None = Field(
         None,
-        ge=1,
-        le=100,
         description="Context words on each side. Empty: 5 (10 for glove).",
     )
     min_count: int = Field(
@@ -59,15 +54,14 @@ class EmbeddingParameters(BaseModel):
     )
     min_ngram: int = Field(3, ge=1, le=20, description="Shortest character n-gram. fasttext only.")
     max_ngram: int = Field(6, ge=1, le=20, description="Longest character n-gram. fasttext only.")
-    buckets: int | None = Field(
+    buckets: Annotated[int, Field(ge=1)] | None = Field(
         None,
-        ge=1,
         description="Hash buckets (vectors) that the n-grams share. Each takes 4 bytes per "
         "dimension. Empty: those of `start`, or the power of two that is not below the number of "
         "distinct n-grams of the vocabulary, at most 2,000,000. fasttext only.",
     )
-    epochs: int | None = Field(
-        None, ge=1, le=1000, description="Number of epochs. Empty: 5 (15 for glove, 1 for elmo)."
+    epochs: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        None, description="Number of epochs. Empty: 5 (15 for glove, 1 for elmo)."
     )
     x_max: float = Field(
         100.0,
@@ -85,9 +79,8 @@ class EmbeddingParameters(BaseModel):
         ge=16,
         description="Memory in MB for co-occurrence counts; more are spilled to disk. glove only.",
     )
-    workers: int | None = Field(
+    workers: Annotated[int, Field(ge=1)] | None = Field(
         None,
-        ge=1,
         description="Training threads. Empty: all cores. Only 1 makes training reproducible.",
     )
     seed: int = Field(

@@ -2,20 +2,19 @@
 
 import re
 from collections.abc import Iterator
+from inspect import signature
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cyclopts import CycloptsError
-from prefect import Flow
 from prefect.utilities.callables import parameter_schema
 from pydantic import BaseModel
 from rich.console import Console
 
 from flows.__main__ import build_app
-from flows.check import check
-from flows.commands.flow_command import options_of, parse_parameters
+from flows.commands.options import explained
 from flows.common.parameters import (
     DataParameters,
     MixedSource,
@@ -23,10 +22,7 @@ from flows.common.parameters import (
     VectorParameters,
     VocabularyParameters,
 )
-from flows.compare_variants import compare_variants
-from flows.evaluate_embeddings import evaluate_embeddings
 from flows.retrain import retrain
-from flows.train_embeddings import train_embeddings
 from infra.cluster.allotment import Resources
 from tasks.evaluation.promotion_rule import PromotionRule
 
@@ -40,24 +36,22 @@ GROUPS: dict[str, type[BaseModel]] = {
     "resources": Resources,
     "promotion": PromotionRule,
 }
-DEFAULTS = {name: group() for name, group in GROUPS.items()} | {
-    "variants": ["baseline", "char"],
-}
+DEFAULTS = {name: group() for name, group in GROUPS.items()} | {"variants": ["baseline", "char"]}
 
 
-def read(*words: str, command: str = "retrain", flow: Flow[..., Any] = retrain) -> dict[str, Any]:
+def read(*words: str, command: str = "retrain") -> dict[str, Any]:
     """The flow's parameters, parsed from these words after the command's name."""
     typed = [*command.split(), *words]
-    _, bound, _ = APP.parse_args(typed, exit_on_error=False, print_error=False)
-    return parse_parameters(flow, options_of(flow), bound.arguments)
+    called, bound, _ = APP.parse_args(typed, exit_on_error=False, print_error=False)
+    defaults = {name: p.default for name, p in signature(called).parameters.items()}
+    return defaults | bound.arguments
 
 
-def refused(*words: str, command: str = "retrain", flow: Flow[..., Any] = retrain) -> str:
-    """The error message for words that the command line accepts, but the flow's form does not."""
-    with pytest.raises(SystemExit) as ended:
-        read(*words, command=command, flow=flow)
-    assert isinstance(ended.value.code, str)
-    return ended.value.code
+def refused(*words: str, command: str = "retrain") -> str:
+    """What is wrong with these words."""
+    with pytest.raises(CycloptsError) as error:
+        read(*words, command=command)
+    return explained(error.value)
 
 
 def test_no_flags_give_the_flow_defaults() -> None:
@@ -133,7 +127,9 @@ def test_groups_in_lists_are_json(words: list[str]) -> None:
 
 
 def test_invalid_json_is_named() -> None:
-    assert refused("--data.mix", '{"files": [}').startswith("--data.mix: invalid JSON (")
+    assert refused("--data.mix", '{"files": [}').startswith(
+        "Invalid value for --data.mix: invalid JSON ("
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,19 +148,19 @@ def test_booleans_are_flags(words: list[str], gpu: bool | None) -> None:
 
 def test_lists_of_groups_accept_plain_names() -> None:
     words = ["--data", "own.json,tiny", "--vectors", "my set.txt", "--vectors", "glove-6b-50d"]
-    parsed = read(*words, "--seeds", "0,1", command="compare", flow=compare_variants)
+    parsed = read(*words, "--seeds", "0,1", command="compare")
     assert [data.dataset for data in parsed["data"]] == ["own.json", "tiny"]
     assert [vectors.source for vectors in parsed["vectors"]] == ["my set.txt", "glove-6b-50d"]
     assert parsed["seeds"] == [0, 1]
     words = ["--vectors", "a.txt,b.txt", "--dataset", "own.json", "--fetch"]
-    parsed = read(*words, command="embeddings evaluate", flow=evaluate_embeddings)
+    parsed = read(*words, command="embeddings evaluate")
     assert (parsed["vectors"], parsed["dataset"]) == (["a.txt", "b.txt"], "own.json")
     assert parsed["fetch"] is True
 
 
 @pytest.mark.parametrize("words", [["own.json"], ["--data.dataset", "own.json"]])
 def test_dataset_of_check_needs_no_flag(words: list[str]) -> None:
-    parsed = read(*words, "--data.repair", command="check", flow=check)
+    parsed = read(*words, "--data.repair", command="check")
     assert parsed["data"] == DataParameters(dataset="own.json", repair=True)
 
 
@@ -186,7 +182,7 @@ def test_trained_sets_are_known_by_name(root: Path) -> None:
 
 @pytest.mark.parametrize("path", ["~nosuchuser/a.txt", "x" * 300])
 def test_unreadable_vectors_are_one_line(path: str, root: Path) -> None:
-    command: Any = {"command": "embeddings evaluate", "flow": evaluate_embeddings}
+    command = {"command": "embeddings evaluate"}
     lines = [
         refused("--vectors.source", path),
         refused("--vectors.source", f"glove-6b-50d+{path}"),
@@ -202,20 +198,20 @@ def test_empty_vectors_are_not_the_current_folder(
 ) -> None:
     (tmp_path / "bilm.safetensors").touch()
     monkeypatch.chdir(tmp_path)
-    line = refused("--vectors", '[""]', command="embeddings evaluate", flow=evaluate_embeddings)
+    line = refused("--vectors", '[""]', command="embeddings evaluate")
     assert line.startswith("--vectors: String should have at least 1 character, got ''.")
 
 
 @pytest.mark.parametrize(
-    ("option", "command", "flow"),
+    ("option", "command"),
     [
-        ("--evaluate-on", "embeddings train", train_embeddings),
-        ("--corpus.dataset", "embeddings train", train_embeddings),
-        ("--dataset", "embeddings evaluate", evaluate_embeddings),
+        ("--evaluate-on", "embeddings train"),
+        ("--corpus.dataset", "embeddings train"),
+        ("--dataset", "embeddings evaluate"),
     ],
 )
-def test_rejects_an_empty_dataset(option: str, command: str, flow: Flow[..., Any]) -> None:
-    line = refused(option, "", command=command, flow=flow)
+def test_rejects_an_empty_dataset(option: str, command: str) -> None:
+    line = refused(option, "", command=command)
     assert line.startswith(f"{option}: String should have at least 1 character, got ''.")
 
 
@@ -228,7 +224,7 @@ def test_rejects_an_empty_dataset(option: str, command: str, flow: Flow[..., Any
             ["--data.mix", '[{{"files": "{}"}}]'],
             "--data.mix: item 1, files: Input should be",
         ),
-        (["--data.mix", '[{{"files": ["{}"]'], "--data.mix: invalid JSON"),
+        (["--data.mix", '[{{"files": ["{}"]'], "Invalid value for --data.mix: invalid JSON"),
     ],
 )
 def test_errors_mask_secrets_and_omit_groups(words: list[str], message: str) -> None:
@@ -237,17 +233,23 @@ def test_errors_mask_secrets_and_omit_groups(words: list[str], message: str) -> 
     assert "hidden" not in line and "got {" not in line
 
 
-def test_each_invalid_field_gets_one_error_line() -> None:
-    words = ["--training.epochs", "many", "--training.seed", "-1", "--data.dev-share", "1.5"]
-    lines = refused(*words, "--variants", "char,cahr").splitlines()
+def test_each_invalid_field_of_a_group_gets_one_line() -> None:
+    words = ["--training.epochs", "many", "--training.seed", "-1", "--training.precision", "half"]
+    lines = refused(*words, "--training.dropout", "1.5").splitlines()
     errors = {line.partition(": ")[0]: line for line in lines}
-    expected = {"--training.epochs", "--training.seed", "--data.dev-share", "--variants"}
+    expected = {f"--training.{name}" for name in ("epochs", "seed", "precision", "dropout")}
     assert set(errors) == expected and len(lines) == len(expected)
     assert "integer" in errors["--training.epochs"] and "'many'" in errors["--training.epochs"]
     assert "greater than or equal to 0, got '-1'" in errors["--training.seed"]
-    assert "less than 1" in errors["--data.dev-share"] and "1.5" in errors["--data.dev-share"]
-    assert "'baseline', 'char', " in errors["--variants"] and "got 'cahr'" in errors["--variants"]
-    assert all("--help" in line for line in lines)
+    assert "less than or equal to 0.99, got '1.5'" in errors["--training.dropout"]
+    assert "'float32' or 'bfloat16', got 'half'" in errors["--training.precision"]
+    assert all("--help" in line and "http" not in line for line in lines)
+
+
+def test_unknown_variants_are_listed_with_a_suggestion() -> None:
+    line = refused("--variants", "char,cahr")
+    assert '"cahr" for --variants. Choose from: "baseline", "char", ' in line
+    assert 'Did you mean "char"?' in line
 
 
 def test_unknown_fields_in_json_are_named() -> None:
@@ -262,18 +264,32 @@ def test_unknown_fields_in_json_are_named() -> None:
         (["--data.datset", "x"], "--data.datset. Did you mean --data.dataset?"),
         (["--no-vocabulary.lower-case"], "Did you mean --vocabulary.lower-case?"),
         (["--epochs", "3"], "--epochs"),
-        (["--data", '{"seed": 1}'], "--data"),
-        (["stray"], "stray"),
-        (["--resources.gpu", "false"], "false"),
+        (["--data", '{"sede": 1}'], '--data: Unknown field "sede" in JSON'),
+        (["stray"], "Unexpected argument: stray."),
+        (["--resources.gpu", "false"], "Unexpected argument: false."),
         (["--training.epochs"], "--training.epochs requires an argument"),
-        (["--training.optimizer", "sgd"], '"sgd" for --training.optimizer. Choose from: "adade'),
+        (
+            ["--training.optimizer", "sgd"],
+            "optimizer: Input should be 'adadelta' or 'adam', got 'sgd'",
+        ),
+        (["--training.optimizer", "adm"], "Did you mean 'adam'?"),
         (["--resources.gpu=maybe"], '--resources.gpu: unable to convert "maybe" into bool'),
     ],
 )
-def test_unknown_words_are_named(words: list[str], message: str) -> None:
-    with pytest.raises(CycloptsError) as error:
-        read(*words)
-    assert message in str(error.value)
+def test_invalid_words_are_named(words: list[str], message: str) -> None:
+    assert message in refused(*words)
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "option"),
+    [("check", ["own.json"], "data"), ("evaluate", ["own.json"], "dataset")],
+)
+def test_only_documented_arguments_are_positional(
+    command: str, words: list[str], option: str
+) -> None:
+    parsed = read(*words, command=command)
+    assert parsed[option] in ("own.json", DataParameters(dataset="own.json"))
+    assert refused(*words, "0.2", command=command).startswith("Unexpected argument: 0.2.")
 
 
 def test_environment_variables_do_not_set_fields(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,13 @@
 """The command of a run, parsed back by the command line."""
 
 import shlex
+from inspect import signature
 from typing import Any
 
 import pytest
 from prefect import Flow
 
 from flows.__main__ import build_app
-from flows.commands.flow_command import options_of, parse_parameters
 from flows.common.command_line import command_of
 from flows.common.parameters import MixedSource, VectorParameters
 from flows.compare_variants import compare_variants
@@ -22,7 +22,8 @@ APP = build_app()
 def parsed(flow: Flow[..., Any], *words: str) -> dict[str, Any]:
     """The flow's parameters from the words of its command line."""
     _, bound, _ = APP.parse_args(words, exit_on_error=False, print_error=False)
-    return parse_parameters(flow, options_of(flow), bound.arguments)
+    defaults = {name: p.default for name, p in signature(flow.fn).parameters.items()}
+    return defaults | bound.arguments
 
 
 def repeated(flow: Flow[..., Any], parameters: dict[str, Any]) -> dict[str, Any]:
@@ -56,9 +57,16 @@ def test_defaults_are_repeated(command: str) -> None:
         ["--data.mix", '[{"files": ["squad-v1.1", "ä.json"], "weight": 0.5}]'],
         ["--vocabulary.no-lower-case", "--resources.no-gpu", "--data.repair"],
         ["--training.learning-rate", "1e-05", "--training.epochs", "3", "--variants", "char"],
-        ["--examples", '["Who, when?", "[q7]", "{", "two\\nlines"]'],
+        ["--data.dev-files", '["Who, when?", "[q7]", "{", "two\\nlines"]'],
         ["--vectors.source=-file.txt", "--data.dev-files=--yes"],
-        ["--vectors.source", "cbow", "--vectors.corpus-files", "a.txt", "--vectors.dimension", "50"],
+        [
+            "--vectors.source",
+            "cbow",
+            "--vectors.corpus-files",
+            "a.txt",
+            "--vectors.dimension",
+            "50",
+        ],
     ],
     ids=lambda words: " ".join(words)[:40],
 )

@@ -1,5 +1,6 @@
 """Forms of the flows' parameters, and the variants that they configure."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -59,7 +60,7 @@ def test_long_name_of_a_set_is_refused() -> None:
 def test_every_field_has_a_description(form: type[BaseModel]) -> None:
     for name, field in form.model_fields.items():
         assert field.description, name
-        assert field.description.endswith("."), name
+        assert re.search(r"\.( \[[^]]+\])?$", field.description), name
 
 
 @form
@@ -144,7 +145,7 @@ def test_prefect_schema_has_descriptions_and_defaults(flow: Any) -> None:
     definitions = parameter_schema(flow).definitions
     for place, field in shown(flow):
         described = definitions[Path(field["$ref"]).name] if "$ref" in field else field
-        assert described.get("description", "").endswith("."), place
+        assert re.search(r"\.( \[[^]]+\])?$", described.get("description", "")), place
         assert "default" in field or place == "MixedSource.files", place
 
 
@@ -218,11 +219,11 @@ def test_retrain_has_40_fields() -> None:
         (
             "batch_size",
             "workers. Default: 64 (seo2016, char-only, kim-char, elmo: 60; char-selfattn-v1: 32; "
-            "docqa: 45; on tiny: 16).",
+            "docqa: 45; on tiny: 16). [≥ 1]",
         ),
-        ("dropout", "no dropout. Default: 0.2 (on tiny: 0)."),
-        ("patience", "best weights. Default: off."),
-        ("window_stride", "0: no windows. Default: off (on covid_qa: 200)."),
+        ("dropout", "no dropout. Default: 0.2 (on tiny: 0). [0 to 0.99]"),
+        ("patience", "best weights. Default: off. [≥ 1]"),
+        ("window_stride", "0: no windows. Default: off (on covid_qa: 200). [≥ 0]"),
     ],
 )
 def test_descriptions_end_with_preset_values(name: str, ending: str) -> None:
@@ -281,18 +282,9 @@ def test_form_minimums_are_valid_for_every_preset() -> None:
         assert {key: values[key] for key in LEAST} == LEAST | {"window_stride": None}
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"epochs": 0}, r"^epochs must be at least 1 and at most 1000, not 0\.$"),
-        ({"dropout": 1.0}, r"^dropout must be at least 0 and at most 0\.99, not 1\.0\.$"),
-        ({"optimizer": "sgd"}, "'adadelta' or 'adam', not 'sgd'"),
-        ({"word_vectors": False}, r"^word_vectors is off and characters is empty\. .*\.$"),
-    ],
-)
-def test_invalid_changes_raise_a_user_error(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        configure("baseline", changes)
+def test_impossible_changes_raise_a_user_error() -> None:
+    with pytest.raises(UserError, match=r"^word_vectors is off and characters is empty\. .*\.$"):
+        configure("baseline", {"word_vectors": False})
 
 
 def test_unknown_variant_error_lists_known_variants() -> None:

@@ -495,7 +495,7 @@ def test_bidaf_is_no_source_of_language_models() -> None:
     modules = set(source_modules("tasks.training.train_language_model"))
     assert "models.language_model.trainer" in modules
     bidaf = {name for name in source_modules("models.trainer") if name.startswith("models.")}
-    shared = {"models.arrays", "models.configs.fields", "models.configs.variant", "models.optim"}
+    shared = {"models.arrays", "models.configs.variant", "models.optim"}
     shared |= {"models.modules.layers", "models.modules.rnn"}
     assert modules & bidaf == shared
     training = {"train_variant", "ray_trainer", "worker", "checkpoints", "inputs", "outputs"}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 import sys
-from dataclasses import FrozenInstanceError, fields
-from typing import Any, get_args
+from dataclasses import FrozenInstanceError
+from typing import Any
 
 import pytest
 
@@ -19,11 +18,7 @@ from models.configs.variant import CharacterConfig, ModelConfig, TrainingConfig,
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("embedding_size", 0),
-        ("max_characters", 0),
         ("filters", ()),
-        ("filters", (0,)),
-        ("kernel_widths", (-1,)),
         ("kernel_widths", (17,)),
     ],
 )
@@ -80,93 +75,6 @@ def test_invalid_combinations_name_both_fields(
         assert part in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("hidden_size", 0),
-        ("dropout", -0.1),
-        ("dropout", 1.0),
-        ("dropout", math.nan),
-        ("query_to_context", "product"),
-        ("highway", "twice"),
-        ("recurrent", "rnn"),
-        ("self_attention", None),
-        ("output_reads", "both"),
-        ("end_pointer", "free"),
-        ("dropout_form", "concrete"),
-    ],
-)
-def test_rejects_invalid_model_config(field: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=rf"^{field} must .*\.$"):
-        ModelConfig(**{field: value})
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("epochs", 0),
-        ("batch_size", 0),
-        ("max_answer_tokens", 0),
-        ("max_context_tokens", 0),
-        ("max_question_tokens", 0),
-        ("learning_rate", 0.0),
-        ("learning_rate", math.nan),
-        ("learning_rate", math.inf),
-        ("epsilon", math.inf),
-        ("clip_norm", math.inf),
-        ("epsilon", 0.0),
-        ("clip_norm", -1.0),
-        ("rho", 1.0),
-        ("rho", -0.1),
-        ("ema_decay", 1.0),
-        ("optimizer", "sgd"),
-        ("precision", "float16"),
-        ("schedule", "cosine"),
-        ("warmup_steps", -1),
-        ("patience", 0),
-        ("max_minutes", 0.0),
-        ("max_minutes", math.nan),
-        ("stop_at_f1", 0.0),
-        ("stop_at_f1", 100.1),
-    ],
-)
-def test_rejects_invalid_training_config(field: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=rf"^{field} must .*\.$"):
-        TrainingConfig(**{field: value})
-
-
-@pytest.mark.parametrize(
-    ("config", "values", "message"),
-    [
-        (TrainingConfig, {"epochs": 1001}, "epochs must be at least 1 and at most 1000, not 1001."),
-        (TrainingConfig, {"rho": 1.5}, "rho must be at least 0 and below 1, not 1.5."),
-        (TrainingConfig, {"epsilon": -1}, "epsilon must be above 0, not -1."),
-        (
-            TrainingConfig,
-            {"max_minutes": math.inf},
-            "max_minutes must be a finite number, not inf.",
-        ),
-        (TrainingConfig, {"schedule": 3}, "schedule must be 'constant' or 'linear', not 3."),
-        (CharacterConfig, {"filters": (5, 0)}, "characters.filters[1] must be at least 1, not 0."),
-        (CharacterConfig, {"filters": ()}, "characters.filters must not be empty."),
-    ],
-)
-def test_errors_name_field_bound_and_value(
-    config: type, values: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError) as refused:
-        config(**values)
-    assert str(refused.value) == message
-
-
-@pytest.mark.parametrize("config", [CharacterConfig, ModelConfig, TrainingConfig])
-def test_config_fields_have_help_and_bounds(config: type) -> None:
-    for option in fields(config):
-        assert option.metadata["help"].endswith("."), option.name
-        kinds = {*get_args(option.type), option.type}
-        assert bool(option.metadata["bounds"]) == bool(kinds & {int, float}), option.name
-
-
 def test_boundary_values_are_valid() -> None:
     ModelConfig(hidden_size=1, dropout=0.0)
     TrainingConfig(epochs=1, batch_size=1, max_answer_tokens=1, rho=0.0, ema_decay=0.0, clip_norm=0)
@@ -186,13 +94,6 @@ def test_from_dict_rejects_unknown_fields(part: str) -> None:
         VariantConfig.from_dict(values)
 
 
-def test_from_dict_validates_values() -> None:
-    values = CHAR.to_dict()
-    values["model"]["characters"]["filters"] = [0]
-    with pytest.raises(ValueError, match=r"characters\.filters"):
-        VariantConfig.from_dict(values)
-
-
 def test_with_changes_updates_model_and_training() -> None:
     changed = BASELINE.with_changes(hidden_size=7, dropout=0.5, epochs=2, learning_rate=1.0)
     assert changed.model == ModelConfig(hidden_size=7, dropout=0.5)
@@ -202,8 +103,8 @@ def test_with_changes_updates_model_and_training() -> None:
 
 
 def test_with_changes_validates_values() -> None:
-    with pytest.raises(ValueError, match="epochs"):
-        BASELINE.with_changes(epochs=0)
+    with pytest.raises(ValueError, match="word_vectors"):
+        BASELINE.with_changes(word_vectors=False)
     with pytest.raises(TypeError, match="momentum"):
         BASELINE.with_changes(momentum=0.9)
 
@@ -211,13 +112,6 @@ def test_with_changes_validates_values() -> None:
 def test_configs_are_immutable() -> None:
     with pytest.raises(FrozenInstanceError):
         BASELINE.training.epochs = 1  # type: ignore[misc]
-
-
-def test_with_changes_updates_single_character_fields() -> None:
-    changed = CHAR.with_changes(characters={"filters": [7], "kernel_widths": [3]})
-    assert changed.model.characters == CharacterConfig(kernel_widths=(3,), filters=(7,))
-    with pytest.raises(ValueError, match=r"characters\.filters .* baseline has no character CNN"):
-        BASELINE.with_changes(characters={"filters": [7]})
 
 
 def test_presets_are_found_by_name() -> None:

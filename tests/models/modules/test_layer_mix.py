@@ -1,6 +1,7 @@
 """The mix of a language model's layers: its equation, its places, its gradient and its penalty."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from models.batching import Batch, make_batch
 from models.bidaf import BiDAF
+from models.configs.variant import ContextualConfig
 from models.language_model.bilm import BiLM, embed
 from models.modules.layer_mix import LayerMix
 from models.predict import span_nll
@@ -26,8 +28,10 @@ def batch() -> Batch:
     return make_batch(EXAMPLES, TYPES, np.arange(3), 8)
 
 
-def contextual_model(**changes: object) -> BiDAF:
-    return make_model(small("char-elmo", dropout=0.0, contextual={"dropout": 0.0, **changes}))
+def contextual_model(**changes: Any) -> BiDAF:
+    return make_model(
+        small("char-elmo", dropout=0.0, contextual=ContextualConfig(dropout=0.0, **changes))
+    )
 
 
 def loss_of(model: BiDAF, examples: Batch) -> Tensor:
@@ -119,7 +123,7 @@ def test_training_applies_the_penalty() -> None:
     weights, nlls, gradients = torch.tensor([1.0, 0.0, -1.0]), [], []
     for l2 in (0.0, 0.5):
         variant = small("char-elmo", dropout=0.0, clip_norm=0.0)
-        variant = variant.with_changes(contextual={"l2": l2})
+        variant = variant.with_changes(contextual=ContextualConfig(dropout=0.0, l2=l2))
         model = make_model(variant)
         with torch.no_grad():
             model.mixes["input"].weights.copy_(weights)
