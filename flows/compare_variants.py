@@ -82,7 +82,7 @@ def compare_variants(
             description="Datasets to train on. On each, gains are relative to the first variant "
             "with the first vectors.",
         ),
-    ] = [DataParameters()],
+    ],
     variants: Variants = ["baseline", "char"],
     seeds: Annotated[
         list[Annotated[int, Field(ge=0)]],
@@ -314,4 +314,4 @@ def announce(summary: dict[str, Any]) -> None:
     )
 
 
-command = flow_command(compare_variants, announce)
+command = flow_command(compare_variants, announce, data=[DataParameters()])

@@ -14,7 +14,7 @@ from infra.artifacts.manifest import facts_of
 
 @flow(name="ingest", description=__doc__)
 @report_user_errors
-def ingest(data: DataParameters = DataParameters()) -> dict[str, dict[str, Any]]:
+def ingest(data: DataParameters) -> dict[str, dict[str, Any]]:
     """Ingest a dataset, and return the folder of each split and the facts about it."""
     splits = ingest_dataset(data)
     return {
@@ -34,4 +34,4 @@ def announce(splits: dict[str, dict[str, Any]]) -> None:
     )
 
 
-command = flow_command(ingest, announce)
+command = flow_command(ingest, announce, data=DataParameters())

@@ -33,7 +33,7 @@ from tasks.tracking.garbage_collection import prune, retire
 )
 @report_user_errors
 def retrain(
-    data: DataParameters = DataParameters(),
+    data: DataParameters,
     variants: Variants = ["baseline", "char"],
     training: TrainingParameters = TrainingParameters(),
     vectors: VectorParameters = VectorParameters(),
@@ -86,4 +86,4 @@ def remove_old_runs(dataset: str) -> None:
         )
 
 
-command = flow_command(retrain, announce)
+command = flow_command(retrain, announce, data=DataParameters())

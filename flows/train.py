@@ -72,7 +72,7 @@ def train_variants(
 )
 @report_user_errors
 def train(
-    data: DataParameters = DataParameters(),
+    data: DataParameters,
     variants: Variants = ["baseline", "char"],
     training: TrainingParameters = TrainingParameters(),
     vectors: VectorParameters = VectorParameters(),
@@ -118,4 +118,4 @@ def announce(summary: dict[str, Any]) -> None:
     )
 
 
-command = flow_command(train, announce)
+command = flow_command(train, announce, data=DataParameters())

@@ -36,18 +36,26 @@ HELP_FORMATTER = DefaultFormatter(column_specs=_columns)
 
 
 def flow_command(
-    flow: Flow[..., Any], announce: Callable[[Any], None], positional: str | None = None
+    flow: Flow[..., Any],
+    announce: Callable[[Any], None],
+    positional: str | None = None,
+    **defaults: Any,
 ) -> Callable[..., None]:
     """A command that runs a flow and announces its result.
 
     `positional` names the parameter that may also be given without its option; of a group, its
-    fields that are not keyword-only. A user error ends the process with its message, as the last
-    line on the terminal.
+    fields that are not keyword-only. `defaults` are those of parameters that a deployment requires:
+    only in a terminal is `tiny` trained without being named. A user error ends the process with its
+    message, as the last line on the terminal.
     """
     section = Group.create_ordered("Options", help_formatter=HELP_FORMATTER)
     arguments = [
-        _argument(parameter, section, parameter.name == positional)
-        for parameter in signature(flow.fn).parameters.values()
+        _argument(
+            parameter.replace(default=defaults.get(name, parameter.default)),
+            section,
+            name == positional,
+        )
+        for name, parameter in signature(flow.fn).parameters.items()
     ]
     shape = Signature(sorted(arguments, key=lambda argument: argument.kind))
     run: Callable[..., State[Any]] = flow
@@ -55,7 +63,7 @@ def flow_command(
     def command(*args: Any, **kwargs: Any) -> None:
         PRINTED_AT_EXIT.set(True)
         chosen = shape.bind(*args, **kwargs).arguments
-        announce(result_or_exit(run(**chosen, return_state=True)))
+        announce(result_or_exit(run(**{**defaults, **chosen}, return_state=True)))
 
     command.__signature__ = shape  # type: ignore[attr-defined]
     return command

@@ -15,7 +15,7 @@ from prefect.context import FlowRunContext
 from prefect.states import Failed
 
 from flows.common.parameters import docstring_with_args
-from flows.common.schedules import require_parameters_of_schedule
+from flows.common.schedules import require_parameters_of_deployment
 from infra.artifacts.in_use import used_by_flow
 from infra.artifacts.stage import REFUSED_FLOW, result_of
 from infra.errors import RetryableError, UserError
@@ -48,7 +48,7 @@ def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
     @wraps(body)
     def run(*args: P.args, **kwargs: P.kwargs) -> R | State[Any]:
         try:
-            require_parameters_of_schedule()
+            require_parameters_of_deployment()
             require_store()
             require_format()
             with (

@@ -115,26 +115,24 @@ MaxRejected = Annotated[
     ),
 ]
 
-# What the form itself checks about `data.dataset`: it is a known name, unless it names the training
-# files, or is a path (with a separator, a wildcard or an extension).
-KNOWN_OR_PATH: dict[str, Any] = {
-    "if": {
-        "properties": {
-            "train_files": {"maxItems": 0},
-            "dataset": {"not": {"pattern": r"[/*?~]|\.[A-Za-z]+$"}},
-        }
-    },
-    "then": {"properties": {"dataset": {"enum": list(DATASETS)}}},
-}
+PATH = {"type": "string", "pattern": r"[/*?~]|\.[A-Za-z]+$"}  # a separator, wildcard or extension
+
+
+def _require_dataset(schema: dict[str, Any]) -> None:
+    """Let the form itself check `data.dataset`: it has no default there, and is a known name unless
+    it is a path, or names training files."""
+    del schema["properties"]["dataset"]["default"]
+    named = {"train_files": {"maxItems": 0}, "dataset": {"not": PATH}}
+    known = {"properties": {"dataset": {"enum": list(DATASETS)}}, "required": ["dataset"]}
+    schema |= {"if": {"properties": named}, "then": known}
 
 
 class DataParameters(Form):
     """The data to train on and to evaluate on."""
 
+    model_config = ConfigDict(json_schema_extra=_require_dataset)
+
     # `kw_only`: `bidaflow check FILE` takes the dataset without its option, but no other field.
-
-    model_config = ConfigDict(json_schema_extra={"essentials": ["dataset"], **KNOWN_OR_PATH})
-
     dataset: str = Field(
         "tiny",
         min_length=1,
@@ -211,10 +209,6 @@ class DataParameters(Form):
 
 class TrainingParameters(Form):
     """Changes to every variant's preset; an empty field keeps the preset's or dataset's value."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"essentials": ["epochs", "optimizer", "learning_rate", "patience"]}
-    )
 
     epochs: Annotated[int, Field(ge=1, le=1000)] | None = Field(
         None,
@@ -313,8 +307,6 @@ TEXTS = (
 class CorpusParameters(Form):
     """The texts to train word vectors on."""
 
-    model_config = ConfigDict(json_schema_extra={"essentials": ["files"]})
-
     files: list[NonEmpty] = Field([], description=TEXTS)
     dataset: NonEmpty | None = Field(
         None,
@@ -330,8 +322,6 @@ class CorpusParameters(Form):
 
 class VectorParameters(Form):
     """The word vectors that the variants read; models keep them frozen."""
-
-    model_config = ConfigDict(json_schema_extra={"essentials": ["source"]})
 
     source: Annotated[str, AfterValidator(check_vector_source)] = Field(
         PACKAGED,

@@ -77,7 +77,9 @@ def test_rejects_vectors_without_ngrams_early(
 
 
 def test_rejects_a_training_seed_beside_seeds(root: Path, prefect_server: None) -> None:
-    state = compare_variants(training=TrainingParameters(seed=0), return_state=True)
+    state = compare_variants(
+        [DataParameters()], training=TrainingParameters(seed=0), return_state=True
+    )
     with pytest.raises(UserError, match=r"training\.seed would have no effect.* Set seeds instead"):
         result_of(state)
     assert not (root / "stages").exists()

@@ -1,4 +1,4 @@
-"""A scheduled run that has lost its parameters is refused."""
+"""A deployment's run without a dataset is refused."""
 
 from typing import Any
 from uuid import uuid4
@@ -6,12 +6,14 @@ from uuid import uuid4
 import pytest
 from prefect.client.schemas.objects import FlowRun
 
-from flows.common.schedules import check_scheduled_run
+from flows.common.schedules import check_deployed_run
 from infra.errors import UserError
 
 
 def run_with(parameters: dict[str, Any], scheduled: bool = True) -> FlowRun:
-    return FlowRun(flow_id=uuid4(), parameters=parameters, auto_scheduled=scheduled)
+    return FlowRun(
+        flow_id=uuid4(), deployment_id=uuid4(), parameters=parameters, auto_scheduled=scheduled
+    )
 
 
 @pytest.mark.parametrize(
@@ -19,21 +21,26 @@ def run_with(parameters: dict[str, Any], scheduled: bool = True) -> FlowRun:
 )
 def test_schedule_without_dataset_is_refused(parameters: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=r"schedule without a dataset \(data\.dataset\)"):
-        check_scheduled_run("retrain", run_with(parameters))
+        check_deployed_run("retrain", run_with(parameters))
 
 
 def test_comparison_without_data_is_refused() -> None:
     with pytest.raises(UserError, match="lost its parameters"):
-        check_scheduled_run("compare-variants", run_with({"data": [{"dataset": "tiny"}, {}]}))
+        check_deployed_run("compare-variants", run_with({"data": [{"dataset": "tiny"}, {}]}))
 
 
 @pytest.mark.parametrize(
     "data", [{"dataset": "tiny"}, {"train_files": ["a.json"]}, ["tiny", {"dataset": "own"}]]
 )
 def test_schedule_with_a_dataset_is_accepted(data: Any) -> None:
-    check_scheduled_run("retrain", run_with({"data": data}))
+    check_deployed_run("retrain", run_with({"data": data}))
 
 
-def test_runs_of_people_keep_their_default() -> None:
-    check_scheduled_run("retrain", run_with({}, scheduled=False))
-    check_scheduled_run("train-embeddings", run_with({}))
+def test_quick_run_is_refused() -> None:
+    with pytest.raises(UserError, match=r"no dataset \(data\.dataset\).* custom run.* to tiny"):
+        check_deployed_run("retrain", run_with({}, scheduled=False))
+
+
+def test_runs_in_a_terminal_and_other_flows_need_no_dataset() -> None:
+    check_deployed_run("retrain", FlowRun(flow_id=uuid4(), parameters={}))
+    check_deployed_run("train-embeddings", run_with({}))

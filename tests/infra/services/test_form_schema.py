@@ -21,8 +21,9 @@ def form(flow: Flow[..., Any] = retrain) -> dict[str, Any]:
 
 
 def errors(parameters: dict[str, Any]) -> list[Any]:
-    """The error messages of the form, by field."""
-    found: list[Any] = build_error_obj(validate(parameters, form()))["errors"]
+    """The error messages of the form, by field, for `tiny` unless the data are named."""
+    named = {"data": {"dataset": "tiny"}, **parameters}
+    found: list[Any] = build_error_obj(validate(named, form()))["errors"]
     return found
 
 
@@ -32,31 +33,38 @@ def fields(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("flow", FLOWS)
-def test_no_field_asks_for_a_type(flow: Flow[..., Any]) -> None:
+def test_no_field_asks_for_a_type_or_is_folded(flow: Flow[..., Any]) -> None:
+    """The form draws an `anyOf` as buttons, and forgets what was typed in the others."""
     for name, field in fields(form(flow)):
-        # A group has two alternatives, both objects: folded and unfolded.
-        assert "anyOf" not in field or "then" in field, name
+        assert "anyOf" not in field, name
+        assert {"type", "enum", "$ref"} & field.keys(), name
         assert field.get("default", ...) is not None, name
 
 
 @pytest.mark.parametrize("flow", FLOWS)
-def test_defaults_are_valid_and_groups_folded(flow: Flow[..., Any]) -> None:
+def test_defaults_are_valid(flow: Flow[..., Any]) -> None:
     schema = form(flow)
     defaults = {name: field.get("default") for name, field in schema["properties"].items()}
-    assert validate({k: v for k, v in defaults.items() if v is not None}, schema) == []
-    assert all(field["default"] == {} for _, field in fields(schema) if "then" in field)
+    chosen = {k: v for k, v in defaults.items() if v is not None}
+    required = {"data": {"dataset": "tiny"}} if flow is retrain else {}
+    required |= {"data": [{"dataset": "tiny"}]} if flow is compare_variants else {}
+    assert validate({**chosen, **required}, schema) == []
 
 
 def test_essential_fields_come_first() -> None:
-    shown = {
-        name: list(field["anyOf"][0]["properties"]) if "anyOf" in field else None
-        for name, field in form()["properties"].items()
-    }
-    assert list(shown)[:4] == ["data", "variants", "training", "vectors"]
-    assert shown["data"] == ["dataset"]
-    assert shown["training"] == ["epochs", "optimizer", "learning_rate", "patience"]
-    assert shown["vectors"] == ["source"]
-    assert shown["resources"] == []
+    schema = form()
+    first = {name: list(group["properties"]) for name, group in schema["definitions"].items()}
+    assert list(schema["properties"])[:4] == ["data", "variants", "training", "vectors"]
+    assert first["DataParameters"][0] == "dataset"
+    assert first["TrainingParameters"][:4] == ["epochs", "optimizer", "learning_rate", "patience"]
+    assert first["VectorParameters"][0] == "source"
+
+
+@pytest.mark.parametrize("parameters", [{}, {"data": {}}, {"data": {"dataset": None}}])
+def test_a_dataset_must_be_chosen(parameters: dict[str, Any]) -> None:
+    """ "Quick run" and a cleared field would otherwise train `tiny`."""
+    assert validate(parameters, form()) != []
+    assert "default" not in dict(fields(form()))["dataset"]
 
 
 def test_titles_are_plain_words() -> None:
