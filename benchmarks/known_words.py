@@ -34,7 +34,7 @@ from tasks.evaluation.evaluate import load_split
 from tasks.inference.model_folder import VECTORS, TrainedModel, save_model
 from tasks.inference.predictor import Predictor
 from tasks.inference.score_model import answer_split
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, vector_rows
+from tasks.text.build_vocabulary import VocabularyConfig, build_vocabulary, vector_rows
 from tasks.text.split_texts import form_counts, read_texts
 from tasks.text.vocabulary import Lexicon, is_known
 
@@ -104,7 +104,7 @@ def measure(arguments: argparse.Namespace, root: Path) -> list[dict[str, Any]]:
         names = ("vectors", "vocabulary", "model")
         vectors, vocabulary, model = (root / f"{name}-{first}" for name in names)
         vectors_for_splits(folder(vectors), PACKAGED, [train], True, first)
-        parameters = VocabularyParameters(pretrained_words=first)
+        parameters = VocabularyConfig(pretrained_words=first)
         build_vocabulary(folder(vocabulary), train, [], vectors, parameters)
         rows, facts = vector_rows(vectors), save_untrained(vocabulary, vectors, model)
         shares = {split.name: known_shares(split, rows, packaged_words()) for split in unseen}

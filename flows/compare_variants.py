@@ -45,7 +45,7 @@ from flows.common.results import (
     error_report,
 )
 from flows.common.splits import ingest_dataset
-from flows.common.training import Training, model_to_start_from, report_on, train_each
+from flows.common.training import Training, model_to_start_from, report_on, suited_to, train_each
 from infra.artifacts.shared_folder import shared_folder
 from infra.artifacts.stage import Output
 from infra.cluster.allotment import Resources
@@ -147,6 +147,7 @@ def build_grid(
     grid = []
     for dataset_name, dataset, variants in zip(names_of_data(data), data, configs, strict=True):
         splits = ingest_dataset(dataset)
+        suited = suited_to(variants, splits, training.changes())
         for vectors_name, source in zip(names_of_vectors(vectors), vectors, strict=True):
             encoded = encode_dataset(
                 splits,
@@ -159,7 +160,7 @@ def build_grid(
                     Cell(dataset_name, vectors_name, variant.name),
                     Training(variant, splits, encoded, start),
                 )
-                for variant in variants
+                for variant in suited
             ]
     return grid
 

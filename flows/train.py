@@ -28,8 +28,11 @@ from flows.common.results import (
     error_report,
 )
 from flows.common.splits import ingest_dataset
-from flows.common.training import Training, model_to_start_from, report_on, train_all
+from flows.common.training import Training, model_to_start_from, report_on, suited_to, train_all
 from infra.cluster.allotment import Resources
+
+# The columns that the terminal shows; the report and Prefect show all columns.
+TERMINAL_COLUMNS = ("variant", "EM", "F1", "NLL", "AvNA", "examples/s")
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,8 @@ def train_variants(
     vectors = vectors_for(configs, inputs.vectors)
     splits = ingest_dataset(inputs.data)
     encoded = encode_dataset(splits, vectors, inputs.vocabulary.config, composes_oov_words(configs))
-    trainings = [Training(config, splits, encoded, start) for config in configs]
+    suited = suited_to(configs, splits, training.changes())
+    trainings = [Training(config, splits, encoded, start) for config in suited]
     trained = train_all(trainings, resources)
     report = report_on(trainings[0], trained)
     errors = [error_report(splits, output) for output in trained]
@@ -94,9 +98,8 @@ def announce(summary: dict[str, Any]) -> None:
     if not summary["trained"] and not summary["decision"]:
         show(f"\n{summary['unchanged']}\nLatest results:")
     rows = summary["rows"]
-    columns = [
-        Column(title, justify="left" if title == "variant" else "right") for title in rows[0]
-    ]
+    first, *others = shown = [name for name in TERMINAL_COLUMNS if name in rows[0]]
+    columns = [Column(first, no_wrap=True), *(Column(name, justify="right") for name in others)]
     decision = summary["decision"]
     dataset = summary["dataset"]
     if summary["model"]:
@@ -106,7 +109,7 @@ def announce(summary: dict[str, Any]) -> None:
     show(
         table(
             columns,
-            [list(row.values()) for row in rows],
+            [[row[name] for name in shown] for row in rows],
             title=f"{dataset}: {summary['questions']} dev questions",
         ),
         *([f"Promotion  {decision}"] if decision else []),

@@ -1,6 +1,6 @@
 """Resolves the datasets, files, folders, globs and URLs that a user names to local files."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from flows.common.parameters import DataParameters
 from infra.errors import UserError
 from infra.files import inner_suffix
 from tasks.data.splits import Overlap
-from tasks.datasets.catalog import DATASETS, Dataset, SplitName
+from tasks.datasets.catalog import DATASETS, FEW_QUESTIONS, FOR_FEW_QUESTIONS, Dataset, SplitName
 from tasks.datasets.paths import (
     EXTENSIONS,
     EXTENSIONS_TEXT,
@@ -79,6 +79,22 @@ def recommended_training(data: DataParameters) -> dict[str, Any]:
     """Changes to a preset's training that suit a known dataset; none for other data."""
     known = _known_dataset(data)
     return known.training if known else {}
+
+
+def few_questions_training(
+    data: DataParameters, questions: int, chosen: Mapping[str, Any], has_validation: bool
+) -> dict[str, Any]:
+    """Changes to a preset's training that suit own data with few training questions.
+
+    Fields that the user has chosen stay. So does the learning rate if the optimizer is chosen, and
+    the reverse; patience needs a validation split.
+    """
+    if _known_dataset(data) is not None or questions >= FEW_QUESTIONS:
+        return {}
+    kept = {*chosen, *(() if has_validation else ("patience",))}
+    if kept & {"optimizer", "learning_rate"}:
+        kept |= {"optimizer", "learning_rate"}
+    return {name: value for name, value in FOR_FEW_QUESTIONS.items() if name not in kept}
 
 
 def _known_dataset(data: DataParameters) -> Dataset | None:

@@ -115,16 +115,20 @@ MaxRejected = Annotated[
     ),
 ]
 
-PATH = {"type": "string", "pattern": r"[/*?~]|\.[A-Za-z]+$"}  # a separator, wildcard or extension
+PATH = {"pattern": r"[/*?~]|\.[A-Za-z]+$"}  # a separator, wildcard or extension
 
 
 def _require_dataset(schema: dict[str, Any]) -> None:
-    """Let the form itself check `data.dataset`: it has no default there, and is a known name unless
-    it is a path, or names training files."""
+    """Let the form itself check `data.dataset`: it must be chosen, and is a known name unless it is
+    a path, or names training files."""
     del schema["properties"]["dataset"]["default"]
     named = {"train_files": {"maxItems": 0}, "dataset": {"not": PATH}}
-    known = {"properties": {"dataset": {"enum": list(DATASETS)}}, "required": ["dataset"]}
-    schema |= {"if": {"properties": named}, "then": known}
+    known = {"dataset": {"enum": list(DATASETS)}}
+    schema |= {
+        "required": ["dataset"],
+        "if": {"properties": named},
+        "then": {"properties": known},
+    }
 
 
 class DataParameters(Form):

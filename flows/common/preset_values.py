@@ -4,7 +4,7 @@ from collections import defaultdict
 from typing import Any
 
 from models.configs.presets import PRESETS
-from tasks.datasets.catalog import DATASETS
+from tasks.datasets.catalog import DATASETS, FEW_QUESTIONS, FOR_FEW_QUESTIONS
 
 
 def preset_values(name: str) -> str:
@@ -21,6 +21,9 @@ def preset_values(name: str) -> str:
         for dataset in DATASETS.values()
         if name in dataset.training
     ]
+    if name in FOR_FEW_QUESTIONS:
+        value = _shown(FOR_FEW_QUESTIONS[name])
+        exceptions.append(f"on own data with fewer than {FEW_QUESTIONS:,} questions: {value}")
     return f"Default: {common} ({'; '.join(exceptions)})." if exceptions else f"Default: {common}."
 
 

@@ -1,6 +1,6 @@
 """Trains variants on one cluster, from scratch or from an earlier model, and reports on them."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -10,6 +10,7 @@ from prefect import get_run_logger, task
 from prefect.runtime import flow_run
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
+from flows.common.data_files import few_questions_training
 from flows.common.encoding import Encoded
 from flows.common.splits import Splits
 from infra.artifacts.stage import Output
@@ -17,6 +18,7 @@ from infra.cluster import ray_cluster
 from infra.cluster.allotment import Resources, with_parallel_trainings
 from infra.heartbeat import step
 from infra.settings import settings
+from models.configs.presets import PRESETS
 from models.configs.variant import VariantConfig
 from tasks import stages
 from tasks.tracking import registry, runs
@@ -55,6 +57,27 @@ class Training:
             bilm=encoded.bilm.folder if is_contextual and encoded.bilm else None,
         )
         return self.splits.name, self.config, data
+
+
+def suited_to(
+    configs: Sequence[VariantConfig], splits: Splits, chosen: Mapping[str, Any]
+) -> list[VariantConfig]:
+    """The variants, changed to suit own data with few questions; the log says so.
+
+    `chosen` are the fields that the user has set. Presets of the user's own stay as they are.
+    """
+    questions = splits.train.facts["questions"]
+    changes = few_questions_training(
+        splits.data, questions, chosen, has_validation=splits.validation is not None
+    )
+    changed = [c.with_changes(**changes) if c.name in PRESETS else c for c in configs]
+    if changed != list(configs):
+        settings_used = ", ".join(f"{name} {value}" for name, value in changes.items())
+        get_run_logger().info(
+            f"{splits.name} has {questions:,} training questions, so the presets are trained with "
+            f"{settings_used}; options and the form change that."
+        )
+    return changed
 
 
 def model_to_start_from(source: str | None) -> Path | None:

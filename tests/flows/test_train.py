@@ -58,6 +58,22 @@ def test_next_command_asks_a_model_that_exists(
     assert f"Next       bidaflow ask {command}\n" in capsys.readouterr().out
 
 
+def test_result_table_fits_80_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    row = {"variant": "char-selfattn-dot", "EM": "66.00", "F1": "77.00", "NLL": "2.759"}
+    row |= {"AvNA": "79.85", "F1 at threshold": "77.12", "AvNA at threshold": "80.23"}
+    row |= {"examples/s": "1,139", "training s": "86400", "trained": "before"}
+    facts = {"trained": ["char"], "decision": None, "questions": 10_570, "report": "report.html"}
+    announce({"dataset": "squad-v2.0-recovered", "rows": [row], "model": None, **facts})
+    table, _, _ = capsys.readouterr().out.partition("Report")
+    assert max(map(len, table.splitlines())) <= 80
+    for words in ("variant", "EM", "F1", "NLL", "AvNA", "examples/s", *list(row.values())[:5]):
+        assert words in table
+    assert "before" not in table and "…" not in table
+
+
 def test_best_variant_is_chosen_on_validation(tmp_path: Path) -> None:
     outputs = [
         Output(tmp_path, {"scores": {"dev/f1": dev, "validation/f1": validation}}, False)

@@ -2,13 +2,15 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from flows.common.data_files import find_evaluation_files, find_files
+from flows.common.data_files import few_questions_training, find_evaluation_files, find_files
 from flows.common.parameters import DataParameters, MixedSource
 from infra.errors import UserError
+from tasks.datasets.catalog import FEW_QUESTIONS
 
 
 @pytest.fixture
@@ -90,6 +92,27 @@ def test_dev_files_among_several_files_are_named(
     find_files(DataParameters(train_files=[*map(str, files)]))
     (line,) = caplog.messages
     assert line.startswith("Used for training, although the names begin with dev: dev-own.json. ")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "has_validation", "expected"),
+    [
+        ({}, True, {"optimizer": "adam", "learning_rate": 0.001, "patience": 3}),
+        ({}, False, {"optimizer": "adam", "learning_rate": 0.001}),
+        ({"patience": 5}, True, {"optimizer": "adam", "learning_rate": 0.001}),
+        ({"learning_rate": 0.3, "epochs": 2}, True, {"patience": 3}),
+        ({"optimizer": "adadelta"}, True, {"patience": 3}),
+    ],
+)
+def test_few_own_questions_change_only_what_is_not_chosen(
+    chosen: dict[str, Any], has_validation: bool, expected: dict[str, Any]
+) -> None:
+    own = DataParameters(dataset="own.json")
+    few = FEW_QUESTIONS - 1
+    assert few_questions_training(own, few, chosen, has_validation) == expected
+    assert few_questions_training(own, FEW_QUESTIONS, chosen, has_validation) == {}
+    known = DataParameters(dataset="covid_qa")
+    assert few_questions_training(known, few, chosen, has_validation) == {}
 
 
 def test_rejects_dev_files_without_train_files(two: list[str]) -> None:

@@ -146,7 +146,8 @@ def test_prefect_schema_has_descriptions_and_defaults(flow: Any) -> None:
     for place, field in shown(flow):
         described = definitions[Path(field["$ref"]).name] if "$ref" in field else field
         assert re.search(r"\.( \[[^]]+\])?$", described.get("description", "")), place
-        assert "default" in field or place == "MixedSource.files", place
+        required = ("MixedSource.files", "data", "DataParameters.dataset")
+        assert "default" in field or place in required, place
 
 
 @deployed
@@ -222,7 +223,7 @@ def test_retrain_has_40_fields() -> None:
             "docqa: 45; on tiny: 16). [≥ 1]",
         ),
         ("dropout", "no dropout. Default: 0.2 (on tiny: 0). [0 to 0.99]"),
-        ("patience", "best weights. Default: off. [≥ 1]"),
+        ("max_minutes", "evaluation follows. Default: off. [> 0]"),
         ("window_stride", "0: no windows. Default: off (on covid_qa: 200). [≥ 0]"),
     ],
 )

@@ -1,11 +1,39 @@
-"""Where trainings start from."""
+"""Where trainings start from, and what suits their data."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from prefect import flow
 
-from flows.common.training import first_found
+from flows.common.parameters import DataParameters
+from flows.common.splits import Splits
+from flows.common.training import first_found, suited_to
+from infra.artifacts.stage import Output
+from models.configs.presets import CHAR
+from tests.factories.stages import in_flow
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "root")
+
+
+def test_few_questions_are_trained_with_adam_and_the_log_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logging.getLogger("prefect"), "propagate", True)
+    split = Output(tmp_path, {"questions": 3_000}, False)
+    splits = Splits(DataParameters(dataset="own.json"), "own", split, split, split)
+    mine = replace(CHAR, name="mine")
+    with caplog.at_level(logging.INFO):
+        char, unchanged = in_flow(lambda: suited_to([CHAR, mine], splits, {"patience": 5}), "few")
+    assert (char.training.optimizer, char.training.learning_rate) == ("adam", 0.001)
+    assert char.training.patience is None, "the choice of the user is set elsewhere"
+    assert unchanged is mine
+    (line,) = (text for text in caplog.messages if "training questions" in text)
+    assert line.startswith(
+        "own has 3,000 training questions, so the presets are trained with optimizer adam, "
+        "learning_rate 0.001;"
+    )
 
 
 def test_retry_starts_from_the_same_model() -> None:
