@@ -13,7 +13,7 @@ from flows.common.parameters import DataParameters
 from infra.artifacts.stage import Output
 from infra.errors import UserError
 from infra.files import READ_PROGRESS
-from infra.progress_reporter import showing_read_progress
+from infra.reporting.progress_reporter import showing_read_progress
 from tasks.data.ingested import Portion, articles_with_questions
 from tasks.data.splits import Exclusions, Shares, has_validation
 from tasks.stages import ingesting, splitting

@@ -14,7 +14,7 @@ import httpx
 from infra.errors import UserError
 from infra.masking import mask_secrets
 from infra.progress import megabytes
-from infra.progress_reporter import ProgressReporter
+from infra.reporting.progress_reporter import ProgressReporter
 from infra.run_logger import logger
 
 # Failed attempts before giving up, counted from the last one that received new data.

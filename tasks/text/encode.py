@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from infra.cluster.map_reduce import map_on_cluster
 from infra.errors import UserError
-from infra.progress_reporter import ProgressReporter
+from infra.reporting.progress_reporter import ProgressReporter
 from tasks.text.split_texts import TOKENS, read_shards, token_texts
 from tasks.text.vocabulary import SPECIAL
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from infra.cluster.map_reduce import in_shards, map_on_cluster
 from infra.files import row_batches
-from infra.progress_reporter import ProgressReporter
+from infra.reporting.progress_reporter import ProgressReporter
 from tasks.text.vocabulary import lookup_keys
 
 # The files of an ingested split that contain texts, and the text column of each.

@@ -38,7 +38,7 @@ from infra.cluster.allotment import Allotment
 from infra.cluster.ray_cluster import is_remote, nodes, receiving
 from infra.errors import UserError, first_line
 from infra.progress import Progress
-from infra.progress_reporter import ProgressReporter
+from infra.reporting.progress_reporter import ProgressReporter
 from infra.settings import settings
 from infra.storage.store import Store
 

@@ -9,9 +9,9 @@ import pytest
 from prefect import flow
 from rich.console import Console
 
-from infra import progress_artifact, progress_reporter
 from infra.progress import Progress
-from infra.progress_reporter import LINE_SECONDS, ProgressReporter
+from infra.reporting import progress_artifact, progress_reporter
+from infra.reporting.progress_reporter import LINE_SECONDS, ProgressReporter
 from tests.factories.prefect_artifacts import artifacts
 
 

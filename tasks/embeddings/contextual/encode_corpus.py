@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from infra.artifacts.manifest import facts_of
 from infra.errors import UserError
-from infra.progress_reporter import ProgressReporter
+from infra.reporting.progress_reporter import ProgressReporter
 from models.language_model.characters import border_ids, encode_words
 from models.language_model.corpus import BORDER, Corpus
 

@@ -18,7 +18,7 @@ from rich.filesize import decimal
 
 from infra.artifacts.manifest import stages_folder
 from infra.errors import UserError
-from infra.progress_reporter import ProgressReporter
+from infra.reporting.progress_reporter import ProgressReporter
 from infra.run_logger import logger
 from infra.settings import settings
 from models.arrays import Float32Array

@@ -11,7 +11,7 @@ from typing import Protocol, TypedDict
 import numpy as np
 
 from infra.errors import UserError
-from infra.progress_reporter import ProgressReporter
+from infra.reporting.progress_reporter import ProgressReporter
 from models.arrays import Float32Array
 from tasks.datasets.catalog import LEXICAL_RESOURCES
 from tasks.embeddings.evaluation.nearest_neighbors import COSINE_TOLERANCE, Neighbours

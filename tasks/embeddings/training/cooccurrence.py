@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from infra.progress_reporter import ProgressReporter
+from infra.reporting.progress_reporter import ProgressReporter
 
 Keys = npt.NDArray[np.int64]
 Sums = npt.NDArray[np.float64]

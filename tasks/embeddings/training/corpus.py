@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from infra.cluster.map_reduce import in_shards, map_on_cluster
 from infra.errors import UserError
 from infra.files import BytesRead, reporting_read_progress
-from infra.progress_reporter import ProgressReporter
+from infra.reporting.progress_reporter import ProgressReporter
 from tasks.embeddings.training.config import cores
 from tasks.embeddings.training.corpus_files import TextFile, read_texts
 from tasks.text.tokenizer import tokenize

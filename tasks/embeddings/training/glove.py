@@ -19,7 +19,7 @@ import numpy.typing as npt
 from numba import njit
 
 from infra.errors import UserError
-from infra.progress_reporter import ProgressReporter
+from infra.reporting.progress_reporter import ProgressReporter
 from models.arrays import Float32Array
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.embeddings.training.config import EmbeddingParameters

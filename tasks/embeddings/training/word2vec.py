@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 
 from infra.errors import UserError
-from infra.progress_reporter import ProgressReporter
+from infra.reporting.progress_reporter import ProgressReporter
 from models.arrays import FloatArray, IntArray
 from tasks.embeddings.formats.word_vectors import Subwords, WordSet, ngrams_of, own_row
 from tasks.embeddings.training.config import EmbeddingParameters

@@ -13,11 +13,11 @@ from prefect import flow
 from flows.common.encoding import encode_dataset
 from flows.common.parameters import DataParameters, MixedSource, VectorParameters
 from flows.common.splits import Splits, ingest_dataset
-from infra import progress_artifact
 from infra.artifacts.manifest import content_digest
 from infra.errors import UserError
 from infra.files import READ_PROGRESS
-from infra.progress_reporter import showing_read_progress
+from infra.reporting import progress_artifact
+from infra.reporting.progress_reporter import showing_read_progress
 from tasks.datasets.tiny import generate
 from tasks.evaluation.evaluate import load_split
 from tasks.inference.trained_contexts import new_to_models, write_trained_contexts

@@ -13,8 +13,8 @@ from random import Random
 import httpx
 import pytest
 
-from infra import progress_reporter
 from infra.errors import UserError
+from infra.reporting import progress_reporter
 from infra.settings import CHECKOUT
 from tasks.datasets import download as downloads
 from tasks.datasets.download import DownloadError, download

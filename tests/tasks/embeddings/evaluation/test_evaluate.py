@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra import progress_reporter
 from infra.errors import UserError
+from infra.reporting import progress_reporter
 from tasks.embeddings.evaluation import nearest_neighbors
 from tasks.embeddings.evaluation.coverage import coverage_by_band
 from tasks.embeddings.evaluation.evaluate import Queries, evaluate_vectors

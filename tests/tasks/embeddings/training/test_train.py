@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from infra import progress_reporter
 from infra.artifacts.manifest import content_digest
 from infra.artifacts.stage import Output, Stage
 from infra.errors import UserError
+from infra.reporting import progress_reporter
 from tasks.embeddings.formats.export import publish_vectors
 from tasks.embeddings.formats.select import load_vectors, select_vectors
 from tasks.embeddings.formats.store import composed_vectors, history_of, read_vectors, write_vectors

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from infra.errors import UserError
-from infra.progress_reporter import ProgressReporter
+from infra.reporting.progress_reporter import ProgressReporter
 from tasks.embeddings.training import word2vec
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.embeddings.training.corpus import read_vocabulary

@@ -34,7 +34,7 @@ class ProgressReporter:
         self, name: str, total: float | None = None, unit: str = "bytes", done_before: float = 0
     ) -> None:
         """`done_before` units were done earlier, for example by an interrupted download."""
-        from infra.progress_artifact import ProgressArtifact
+        from infra.reporting.progress_artifact import ProgressArtifact
 
         self.name, self.total, self.unit, self.done_before = name, total, unit, done_before
         self.log: Callable[[str], None] = logger().info  # here, as other threads lack the run

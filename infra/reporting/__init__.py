@@ -1,0 +1,1 @@
+"""Shows the progress of long work: lines, bars and Prefect artifacts."""
