@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from flows.common.presets import find_preset
 from infra.settings import CHECKOUT
 from models.bidaf import BiDAF
-from models.configs import presets
 
 PAGES = [CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *(CHECKOUT / "docs").glob("*.md")]
 LINK = re.compile(r"\]\(([^)#:]+)(?:#([^)]*))?\)")
@@ -42,11 +42,10 @@ def test_configuration_page_is_current() -> None:
     assert program["PAGE"].read_text(encoding="utf-8") == program["page"]()
 
 
-def test_example_of_a_new_variant_makes_a_model() -> None:
+def test_example_of_a_new_variant_makes_a_model(tmp_path: Path) -> None:
     text = (CHECKOUT / "docs" / "variants.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    namespace = dict(vars(presets))
-    exec(example, namespace)
-    variant = namespace["CHAR_WIDE"]
+    (tmp_path / "my_presets.py").write_text(example, encoding="utf-8")
+    variant = find_preset(f"{tmp_path}/my_presets.py:wide")
     model = BiDAF(variant.model, torch.zeros(10, 50), characters=20)
-    assert model.encoder.layers[0].ahead.hidden_size == variant.model.hidden_size == 150
+    assert model.encoder.layers[0].ahead.hidden_size == variant.model.hidden_size == 128
