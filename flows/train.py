@@ -54,9 +54,9 @@ def train_variants(
 
     A step whose inputs, parameters and code are unchanged comes from the cache.
     """
-    require_unique(variants=variants)
     recommended = recommended_training(inputs.data)
     configs = [configure(name, recommended, training.changes()) for name in variants]
+    require_unique(variants=[config.name for config in configs])
     start = model_to_start_from(training.start_from)
     vectors = vectors_for(configs, inputs.vectors)
     splits = ingest_dataset(inputs.data)

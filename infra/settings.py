@@ -98,6 +98,12 @@ class Settings(BaseSettings):
         "they are processes of the worker.",
     )
 
+    presets: FilePath | None = Field(
+        None,
+        description="Python file whose presets the forms offer beside the published variants. It "
+        "is run wherever flows run. Empty: none.",
+    )
+
     time_limit_hours: float = Field(
         72, gt=0, le=100_000, description="Hours after which a flow that trains is stopped."
     )

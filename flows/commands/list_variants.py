@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.table import Column
 
 from flows.commands.terminal import show, table
-from infra.errors import UserError, did_you_mean
-from models.configs.presets import PRESETS
+from flows.common.presets import find_preset, known_presets
 from models.configs.variant import VariantConfig
 
 COLUMNS: dict[str, Callable[[VariantConfig], object]] = {
@@ -44,7 +43,7 @@ def variants(
         titles = ["variant", *COLUMNS]
         rows = [
             (name, *(str(value(config)) for value in COLUMNS.values()))
-            for name, config in PRESETS.items()
+            for name, config in known_presets().items()
         ]
     first, *others = titles
     columns = [Column(first, no_wrap=True), *(Column(title, justify="right") for title in others)]
@@ -56,11 +55,9 @@ def variants(
 
 def _settings(name: str) -> dict[str, str]:
     """All settings of a variant, under the names of their options."""
-    if name not in PRESETS:
-        raise UserError(f"Unknown variant {name!r}.{did_you_mean(name, PRESETS)}")
     from tasks.tracking.runs import flatten  # loads pyarrow
 
-    config = asdict(PRESETS[name])
+    config = asdict(find_preset(name))
     flat = {**flatten(config["model"]), **flatten(config["training"])}
     for group in ("characters", "contextual"):
         flat.pop(group, None)  # None: the variant has none

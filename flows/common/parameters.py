@@ -3,15 +3,16 @@
 import re
 from collections.abc import Callable, Sequence
 from inspect import getdoc, signature
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, WithJsonSchema, model_validator
 from pydantic.fields import FieldInfo
 
 from flows.common.preset_values import preset_values
+from flows.common.presets import check_variant, find_preset, known_presets
 from infra.errors import UserError
 from infra.form import Form, with_bounds
-from models.configs.presets import PRESETS, preset
+from models.configs.presets import PRESETS
 from models.configs.variant import Precision, UnknownWords, VariantConfig
 from tasks.data.splits import Overlap
 from tasks.datasets.catalog import DATASETS
@@ -27,12 +28,19 @@ from tasks.embeddings.formats.source import (
 from tasks.embeddings.training.config import DIMENSION, METHODS
 from tasks.text.build_vocabulary import VocabularyConfig
 
-if TYPE_CHECKING:  # type checkers need literal values
-    VariantName: TypeAlias = str
-else:
-    VariantName = Literal[tuple(PRESETS)]
+VariantName = Annotated[
+    str,
+    AfterValidator(check_variant),
+    # A form offers only names: whoever submits a run must not run code.
+    WithJsonSchema({"type": "string", "enum": list(known_presets())}),
+]
 Variants = Annotated[
-    list[VariantName], Field(min_length=1, description="Model variants to train, in this order.")
+    list[VariantName],
+    Field(
+        min_length=1,
+        description=f"Model variants to train, in this order: {', '.join(known_presets())}. In a "
+        "terminal also FILE.py:NAME, a preset of your own.",
+    ),
 ]
 
 
@@ -443,15 +451,20 @@ def composes_oov_words(configs: Sequence[VariantConfig]) -> bool:
     return any(config.model.unknown_words == "subword" for config in configs)
 
 
-def configure(name: VariantName, *changes: dict[str, Any]) -> VariantConfig:
+def configure(name: VariantName, suited: dict[str, Any], *changes: dict[str, Any]) -> VariantConfig:
     """A preset with changed fields; later changes override earlier ones.
+
+    Only a published preset takes what is `suited` to a dataset; a preset of the user's own is
+    trained as it says.
 
     Raises:
         UserError: the changed preset would be invalid; the message names the field.
     """
-    merged = {key: value for change in changes for key, value in change.items()}
+    preset = find_preset(name)
+    recommended = suited if preset.name in PRESETS else {}
+    merged = {key: value for change in (recommended, *changes) for key, value in change.items()}
     try:
-        return preset(name).with_changes(**merged)
+        return preset.with_changes(**merged)
     except ValueError as error:
         raise UserError(str(error)) from error
 

@@ -126,4 +126,5 @@ def test_variants_shows_all_settings_of_some(root: Path) -> None:
     assert re.fullmatch(r"– +1, 2, 3, 4, 5, 6", rows["characters.kernel-widths"])
     assert re.fullmatch(r"yes +yes", rows["word-vectors"])
     unknown = bidaflow(root, "variants", "bseline")
-    assert unknown.stderr.strip() == "Unknown variant 'bseline'. Did you mean 'baseline'?"
+    assert unknown.stderr.startswith("\nUnknown variant 'bseline'; expected one of: baseline, ")
+    assert unknown.stderr.rstrip().endswith("char-elmo. Did you mean 'baseline'?")

@@ -86,7 +86,7 @@ def start_mlflow_run(name: VariantName, request: RunRequest) -> Run:
     def work() -> str:
         splits, start = ingest_dataset(request.data), model_to_start_from(request.start_from)
         encoded = encode_dataset(splits, request.vectors, request.vocabulary)
-        dataset, variant, folders = Training(configure(name), splits, encoded, start).inputs
+        dataset, variant, folders = Training(configure(name, {}), splits, encoded, start).inputs
         return start_run(dataset, variant, name, folders, request.resources, resumed=False)
 
     return MlflowClient(settings().tracking_uri).get_run(in_flow(work, f"start-{name}"))
