@@ -1,7 +1,8 @@
 """What the command line adds to cyclopts: lists as `a,b` or JSON, and errors of one line."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any, get_origin
 
 from cyclopts import App, CoercionError, CycloptsError, Token, UnusedCliTokensError
@@ -64,18 +65,11 @@ def explained(error: CycloptsError) -> str:
 def _line(option: str, detail: Any) -> str:
     """An error of a field in words: its option, the place in a list, what is allowed, and what was
     typed."""
-    names = list(_until_index(detail["loc"]))
+    names = list(takewhile(lambda part: isinstance(part, str), detail["loc"]))
     index, *fields = detail["loc"][len(names) :] or [0]
     place = f" item {index + 1}, {'.'.join(map(str, fields))}:" if fields else ""
     reason = detail["msg"].removeprefix("Value error, ").removesuffix(".")
     value, expected = detail["input"], detail.get("ctx", {}).get("expected", "")
     typed = "" if isinstance(value, dict) else f", got {value!r}"  # the option names a group
     hint = did_you_mean(str(value), expected.split("'")[1::2])
-    return f"{'.'.join([option, *names])}:{place} {reason}{typed}.{hint}"
-
-
-def _until_index(path: Sequence[str | int]) -> Iterator[str]:
-    for part in path:
-        if not isinstance(part, str):
-            return
-        yield part.replace("_", "-")
+    return f"{'.'.join([option, *names]).replace('_', '-')}:{place} {reason}{typed}.{hint}"

@@ -159,7 +159,7 @@ def test_schedule_gets_its_dataset(
     screen.click(guide("Save"))
     screen.tab.get_by_text("Deployment schedule updated").first.wait_for()
     (weekly,) = server.services.deployment("retrain")["schedules"]
-    assert weekly["parameters"] == {"data": {"dataset": str(data / "tickets")}}
+    assert weekly["parameters"]["data"]["dataset"] == str(data / "tickets")
     assert weekly["active"]
 
 

@@ -19,10 +19,10 @@ from flows.train_embeddings import train_embeddings
 APP = build_app()
 
 
-def parsed(flow: Flow[..., Any], *words: str) -> dict[str, Any]:
+def parsed(*words: str) -> dict[str, Any]:
     """The flow's parameters from the words of its command line."""
-    _, bound, _ = APP.parse_args(words, exit_on_error=False, print_error=False)
-    defaults = {name: p.default for name, p in signature(flow.fn).parameters.items()}
+    command, bound, _ = APP.parse_args(words, exit_on_error=False, print_error=False)
+    defaults = {name: p.default for name, p in signature(command).parameters.items()}
     return defaults | bound.arguments
 
 
@@ -30,7 +30,7 @@ def repeated(flow: Flow[..., Any], parameters: dict[str, Any]) -> dict[str, Any]
     """The parameters that the command of a run has."""
     program, *words = shlex.split(command_of(flow.name, parameters))
     assert program == "bidaflow"
-    return parsed(flow, *words)
+    return parsed(*words)
 
 
 COMMANDS = {
@@ -45,7 +45,7 @@ COMMANDS = {
 @pytest.mark.parametrize("command", COMMANDS)
 def test_defaults_are_repeated(command: str) -> None:
     flow = COMMANDS[command]
-    assert repeated(flow, parsed(flow, *command.split())) == parsed(flow, *command.split())
+    assert repeated(flow, parsed(*command.split())) == parsed(*command.split())
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def test_defaults_are_repeated(command: str) -> None:
     ids=lambda words: " ".join(words)[:40],
 )
 def test_changed_fields_are_repeated(words: list[str]) -> None:
-    parameters = parsed(retrain, "retrain", *words)
-    assert parameters != parsed(retrain, "retrain")
+    parameters = parsed("retrain", *words)
+    assert parameters != parsed("retrain")
     assert repeated(retrain, parameters) == parameters
 
 
 def test_command_names_only_what_was_changed() -> None:
-    parameters = parsed(retrain, "retrain", "--training.epochs", "3")
+    parameters = parsed("retrain", "--training.epochs", "3")
     assert command_of("retrain", parameters) == (
         "bidaflow retrain --variants baseline,char --training.epochs 3"
     )
@@ -85,12 +85,12 @@ def test_command_names_only_what_was_changed() -> None:
 
 def test_lists_of_vectors_are_repeated() -> None:
     sets = [VectorParameters(source="a,b.txt"), VectorParameters(source="none")]
-    parameters = parsed(compare_variants, "compare", "--seeds", "1,2") | {"vectors": sets}
+    parameters = parsed("compare", "--seeds", "1,2") | {"vectors": sets}
     assert repeated(compare_variants, parameters) == parameters
 
 
 def test_mixed_sources_are_repeated() -> None:
-    parameters = parsed(retrain, "retrain")
+    parameters = parsed("retrain")
     data = parameters["data"].model_copy(update={"mix": [MixedSource(files=["a"], weight=2)]})
     assert repeated(retrain, parameters | {"data": data}) == parameters | {"data": data}
 
