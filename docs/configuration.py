@@ -11,7 +11,7 @@ from pathlib import Path
 from cyclopts.argument import Argument
 
 from flows.__main__ import build_app
-from flows.commands.options import as_typed
+from flows.options import as_typed
 from infra.settings import CHECKOUT, Settings, variable_of
 
 PAGE = Path(__file__).with_suffix(".md")

@@ -8,7 +8,7 @@ from typing import Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from flows.commands.options import as_typed, explained, split_lists
+from flows.options import as_typed, explained, split_lists
 from infra.errors import UserError
 from infra.own_packages import foreign_package
 from infra.settings import settings

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, WithJsonSchema, model_validator
 from pydantic.fields import FieldInfo
 
-from flows.common.preset_values import preset_values
-from flows.common.presets import check_variant, find_preset, known_presets
+from flows.common.presets import check_variant, find_preset, known_presets, preset_values
 from infra.errors import UserError
 from infra.form import Form, with_bounds
 from models.configs.presets import PRESETS

@@ -1,10 +1,15 @@
-"""Presets by name: the published ones, those of the operator, and in a terminal a user's own."""
+"""Presets by name: the published ones, those of the operator, and in a terminal a user's own.
+
+An empty field of a form means the value in a preset, and its help shows that.
+"""
 
 import re
 import runpy
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from prefect.runtime import deployment
 from pydantic import TypeAdapter, ValidationError
@@ -13,6 +18,7 @@ from infra.errors import UserError, did_you_mean
 from infra.settings import settings
 from models.configs.presets import PRESETS
 from models.configs.variant import VariantConfig
+from tasks.datasets.catalog import DATASETS, FEW_QUESTIONS, FOR_FEW_QUESTIONS
 
 OWN = re.compile(r"(?P<file>.+\.py):(?P<name>[^:]+)")  # a preset in a Python file
 
@@ -93,3 +99,29 @@ def _require_valid(file: Path, preset: VariantConfig) -> None:
         raise UserError(
             f"{file}, preset {name}: {field}: {detail['msg']}, not {detail['input']!r}."
         ) from error
+
+
+def preset_values(name: str) -> str:
+    """The default of a field of a variant's model or training, as a sentence: the most common
+    preset's value first, then those of other presets and of known datasets."""
+    presets: dict[str, list[str]] = defaultdict(list)
+    for variant in PRESETS.values():
+        values = vars(variant.model) | vars(variant.training)
+        presets[_shown(values[name])].append(variant.name)
+    (common, _), *others = sorted(presets.items(), key=lambda item: -len(item[1]))
+    exceptions = [f"{', '.join(names)}: {value}" for value, names in others]
+    exceptions += [
+        f"on {dataset.name}: {_shown(dataset.training[name])}"
+        for dataset in DATASETS.values()
+        if name in dataset.training
+    ]
+    if name in FOR_FEW_QUESTIONS:
+        value = _shown(FOR_FEW_QUESTIONS[name])
+        exceptions.append(f"on own data with fewer than {FEW_QUESTIONS:,} questions: {value}")
+    return f"Default: {common} ({'; '.join(exceptions)})." if exceptions else f"Default: {common}."
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)

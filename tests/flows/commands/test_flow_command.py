@@ -14,7 +14,6 @@ from pydantic import BaseModel
 from rich.console import Console
 
 from flows.__main__ import build_app
-from flows.commands.options import explained
 from flows.common.parameters import (
     DataParameters,
     MixedSource,
@@ -22,6 +21,7 @@ from flows.common.parameters import (
     VectorParameters,
     VocabularyParameters,
 )
+from flows.options import explained
 from flows.retrain import retrain
 from infra.cluster.allotment import Resources
 from tasks.evaluation.promotion_rule import PromotionRule
@@ -246,7 +246,7 @@ def test_each_invalid_field_of_a_group_gets_one_line() -> None:
     assert all("--help" in line and "http" not in line for line in lines)
 
 
-def test_unknown_variants_are_named_with_the_known_ones() -> None:
+def test_unknown_variants_get_a_list_of_known_ones() -> None:
     line = refused("--variants", "char,cahr")
     assert line.startswith("--variants: unknown variant; expected one of: baseline, char, ")
     assert "char-elmo, or FILE.py:NAME, got 'cahr'. --help" in line

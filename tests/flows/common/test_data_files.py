@@ -104,7 +104,7 @@ def test_dev_files_among_several_files_are_named(
         ({"optimizer": "adadelta"}, True, {"patience": 3}),
     ],
 )
-def test_few_own_questions_change_only_what_is_not_chosen(
+def test_few_questions_change_only_what_is_not_set(
     chosen: dict[str, Any], has_validation: bool, expected: dict[str, Any]
 ) -> None:
     own = DataParameters(dataset="own.json")

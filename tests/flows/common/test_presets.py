@@ -41,7 +41,7 @@ def test_documented_preset_is_found_and_stored_as_json(file: Path) -> None:
     assert VariantConfig.from_dict(stored) == wide, "loading a model needs no file"
 
 
-def test_own_preset_takes_options_but_nothing_that_suits_a_dataset(file: Path) -> None:
+def test_own_preset_takes_options_alone(file: Path) -> None:
     mine = TrainingParameters(epochs=2)
     changed = configure(f"{file}:wide", DATASETS["tiny"].training, mine.changes())
     assert (changed.training.epochs, changed.model.hidden_size) == (2, 128)

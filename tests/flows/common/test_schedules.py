@@ -41,6 +41,6 @@ def test_quick_run_is_refused() -> None:
         check_deployed_run("retrain", run_with({}, scheduled=False))
 
 
-def test_runs_in_a_terminal_and_other_flows_need_no_dataset() -> None:
+def test_terminals_and_other_flows_need_no_dataset() -> None:
     check_deployed_run("retrain", FlowRun(flow_id=uuid4(), parameters={}))
     check_deployed_run("train-embeddings", run_with({}))

@@ -17,7 +17,7 @@ from tests.factories.stages import in_flow
 pytestmark = pytest.mark.usefixtures("prefect_server", "root")
 
 
-def test_few_questions_are_trained_with_adam_and_the_log_says_so(
+def test_log_says_how_few_questions_are_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(logging.getLogger("prefect"), "propagate", True)
