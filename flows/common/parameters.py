@@ -1,6 +1,7 @@
 """The parameters of a flow, for Prefect's form and for the command line."""
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from inspect import getdoc, signature
 from typing import Annotated, Any, Literal, Self
@@ -8,13 +9,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, WithJsonSchema, model_validator
 from pydantic.fields import FieldInfo
 
-from flows.common.presets import check_variant, find_preset, known_presets, preset_values
+from flows.common.presets import check_variant, find_preset, known_presets
 from infra.errors import UserError
 from infra.form import Form, with_bounds
 from models.configs.presets import PRESETS
 from models.configs.variant import Precision, UnknownWords, VariantConfig
 from tasks.data.splits import Overlap
-from tasks.datasets.catalog import DATASETS
+from tasks.datasets.catalog import DATASETS, FEW_QUESTIONS, FOR_FEW_QUESTIONS
 from tasks.datasets.paths import LONGEST_NAME
 from tasks.embeddings.contextual.source import find_bilm
 from tasks.embeddings.formats.source import (
@@ -216,6 +217,32 @@ class DataParameters(Form):
                 f"points, hyphens and spaces, not {self.dataset!r}"
             )
         return self
+
+
+def preset_values(name: str) -> str:
+    """The default of a field of a variant's model or training, as a sentence: the most common
+    preset's value first, then those of other presets and of known datasets."""
+    presets: dict[str, list[str]] = defaultdict(list)
+    for variant in PRESETS.values():
+        values = vars(variant.model) | vars(variant.training)
+        presets[_shown(values[name])].append(variant.name)
+    (common, _), *others = sorted(presets.items(), key=lambda item: -len(item[1]))
+    exceptions = [f"{', '.join(names)}: {value}" for value, names in others]
+    exceptions += [
+        f"on {dataset.name}: {_shown(dataset.training[name])}"
+        for dataset in DATASETS.values()
+        if name in dataset.training
+    ]
+    if name in FOR_FEW_QUESTIONS:
+        value = _shown(FOR_FEW_QUESTIONS[name])
+        exceptions.append(f"on own data with fewer than {FEW_QUESTIONS:,} questions: {value}")
+    return f"Default: {common} ({'; '.join(exceptions)})." if exceptions else f"Default: {common}."
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 class TrainingParameters(Form):

@@ -1,24 +1,17 @@
-"""Presets by name: the published ones, those of the operator, and in a terminal a user's own.
-
-An empty field of a form means the value in a preset, and its help shows that.
-"""
+"""Presets by name: the published ones, those of the operator, and in a terminal a user's own."""
 
 import re
 import runpy
-from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from prefect.runtime import deployment
 from pydantic import TypeAdapter, ValidationError
 
 from infra.errors import UserError, did_you_mean
 from infra.settings import settings
 from models.configs.presets import PRESETS
 from models.configs.variant import VariantConfig
-from tasks.datasets.catalog import DATASETS, FEW_QUESTIONS, FOR_FEW_QUESTIONS
 
 OWN = re.compile(r"(?P<file>.+\.py):(?P<name>[^:]+)")  # a preset in a Python file
 
@@ -47,6 +40,8 @@ def find_preset(spec: str) -> VariantConfig:
     own = OWN.fullmatch(spec)
     if own is None:
         return _named(known_presets(), spec)
+    from prefect.runtime import deployment  # takes a second to load
+
     if deployment.id is not None:
         raise UserError(
             f"{spec} can be chosen in a terminal only, because it runs code. Set BIDAFLOW_PRESETS "
@@ -99,29 +94,3 @@ def _require_valid(file: Path, preset: VariantConfig) -> None:
         raise UserError(
             f"{file}, preset {name}: {field}: {detail['msg']}, not {detail['input']!r}."
         ) from error
-
-
-def preset_values(name: str) -> str:
-    """The default of a field of a variant's model or training, as a sentence: the most common
-    preset's value first, then those of other presets and of known datasets."""
-    presets: dict[str, list[str]] = defaultdict(list)
-    for variant in PRESETS.values():
-        values = vars(variant.model) | vars(variant.training)
-        presets[_shown(values[name])].append(variant.name)
-    (common, _), *others = sorted(presets.items(), key=lambda item: -len(item[1]))
-    exceptions = [f"{', '.join(names)}: {value}" for value, names in others]
-    exceptions += [
-        f"on {dataset.name}: {_shown(dataset.training[name])}"
-        for dataset in DATASETS.values()
-        if name in dataset.training
-    ]
-    if name in FOR_FEW_QUESTIONS:
-        value = _shown(FOR_FEW_QUESTIONS[name])
-        exceptions.append(f"on own data with fewer than {FEW_QUESTIONS:,} questions: {value}")
-    return f"Default: {common} ({'; '.join(exceptions)})." if exceptions else f"Default: {common}."
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "off"
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -6,10 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from prefect import runtime
 from prefect.utilities.callables import parameter_schema
 from pydantic import TypeAdapter, ValidationError
 
-from flows.common import presets
 from flows.common.parameters import TrainingParameters, Variants, configure
 from flows.common.presets import check_variant, find_preset, known_presets
 from flows.retrain import retrain
@@ -52,7 +52,7 @@ def test_deployments_run_no_file(file: Path, monkeypatch: pytest.MonkeyPatch) ->
     file.write_text("raise SystemExit('the file is run')")
     spec = f"{file}:wide"
     assert check_variant(spec) == spec, "checking it does not run it"
-    monkeypatch.setattr(presets, "deployment", SimpleNamespace(id="of a deployment"))
+    monkeypatch.setattr(runtime, "deployment", SimpleNamespace(id="of a deployment"))
     with pytest.raises(UserError, match=r"in a terminal only.* Set BIDAFLOW_PRESETS"):
         find_preset(spec)
     enum = parameter_schema(retrain).properties["variants"]["items"]["enum"]
@@ -64,7 +64,7 @@ def test_form_offers_the_presets_of_the_operator(
 ) -> None:
     monkeypatch.setenv("BIDAFLOW_PRESETS", str(file))
     assert list(known_presets()) == [*PRESETS, "wide"]
-    monkeypatch.setattr(presets, "deployment", SimpleNamespace(id="of a deployment"))
+    monkeypatch.setattr(runtime, "deployment", SimpleNamespace(id="of a deployment"))
     assert find_preset(check_variant("wide")).model.hidden_size == 128
 
 
