@@ -289,7 +289,8 @@ def test_impossible_changes_raise_a_user_error() -> None:
 
 
 def test_unknown_variant_error_lists_known_variants() -> None:
-    with pytest.raises(UserError, match=r"'cahr'; expected one of: baseline, char, .*char-elmo\. Did you mean 'char'\?"):
+    message = r"'cahr'; expected one of: baseline, char, .*char-elmo\. Did you mean 'char'\?"
+    with pytest.raises(UserError, match=message):
         configure("cahr", {})  # type: ignore[arg-type]
 
 
