@@ -126,20 +126,6 @@ def test_killed_training_goes_on_to_equal_scores(packed: Path, tmp_path: Path) -
     assert resumed["kept_epoch"] == whole["kept_epoch"]
 
 
-def test_early_stopping_needs_validation(packed: Path, tmp_path: Path) -> None:
-    for name in ("train", "dev"):
-        shutil.copytree(packed / name, tmp_path / name)
-    for file in packed.glob("*.*"):
-        shutil.copy(file, tmp_path)
-    status, errors = run(tmp_path, tmp_path / "out", *SMALL, "--patience", "2")
-    assert status == 1 and "has no validation split. Omit --patience." in errors
-
-
-def test_rejects_abbreviated_flags(tmp_path: Path) -> None:
-    status, errors = run(tmp_path, tmp_path, "--seed", "3", "4")
-    assert status == 2 and "unrecognized arguments: --seed 3 4" in errors
-
-
 def measured(command: str, packed: Path, packages: Path, *flags: str) -> list[dict[str, Any]]:
     """What `profile` or `losses` measured."""
     file = packages / "measured.json"
@@ -165,9 +151,3 @@ def test_losses_of_first_steps_agree(packed: Path, few_packages: Path) -> None:
     exact, rounded, again = measured("losses", packed, few_packages, *flags, "--steps", "2")
     assert exact == again and len(exact["losses"]) == 2, "an epoch has one step of 64"
     assert rounded["losses"] == pytest.approx(exact["losses"], rel=0.02)
-
-
-@pytest.mark.parametrize("command", ["profile", "losses"])
-def test_unknown_variants_are_not_measured(command: str, tmp_path: Path) -> None:
-    status, errors = run(tmp_path, tmp_path, "--variants", "nope", command=command)
-    assert status == 1 and errors.startswith("Unknown variant 'nope'; expected one of: baseline")

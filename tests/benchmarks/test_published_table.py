@@ -111,12 +111,6 @@ def test_gains_of_all_pairs_with_equal_epochs(data: TrainingData) -> None:
     assert within["p (Holm)"] == "0.001"
 
 
-def test_refuses_data_of_one_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write_training(write_stages(tmp_path, unanswerable=False), "0")
-    with pytest.raises(SystemExit, match="the model has no no-answer threshold, because"):
-        publish(tmp_path / "out", [folder], monkeypatch)
-
-
 def test_refuses_trainings_that_can_not_be_compared(
     data: TrainingData, trainings: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

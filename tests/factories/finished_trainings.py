@@ -37,20 +37,19 @@ def new(folder: Path) -> Path:
     return folder
 
 
-def articles(seed: int, unanswerable: bool) -> list[Article]:
-    """Generated articles; every second question has no answer if wanted."""
+def articles(seed: int) -> list[Article]:
+    """Generated articles; every second question has no answer."""
     data = generate(seed, 1, 1, 6)[0]["data"]
     for article in data:
         for paragraph in article["paragraphs"]:
             qas = [qa for qa in paragraph["qas"] if qa["answers"]]
             paragraph["qas"] = qas
-            if unanswerable:
-                for question in qas[::2]:
-                    question |= {"answers": [], "is_impossible": True}
+            for question in qas[::2]:
+                question |= {"answers": [], "is_impossible": True}
     return [Article.model_validate(article) for article in data]
 
 
-def write_stages(root: Path, unanswerable: bool = True) -> TrainingData:
+def write_stages(root: Path) -> TrainingData:
     """The stages of ingested and encoded splits, of vectors, and of a vocabulary."""
     stages = root / "stages"
     names = ("train", "validation", "dev")
@@ -59,7 +58,7 @@ def write_stages(root: Path, unanswerable: bool = True) -> TrainingData:
         for name in names
     }
     for seed, folders in enumerate(splits.values()):
-        ingest_articles(articles(seed, unanswerable), folders.ingested)
+        ingest_articles(articles(seed), folders.ingested)
     write_facts(splits["train"].ingested, questions=36)
     ingested = [folders.ingested for folders in splits.values()]
     vectors, vocabulary = new(stages / "select-vectors" / "a"), new(stages / "vocabulary" / "a")
@@ -72,17 +71,17 @@ def write_stages(root: Path, unanswerable: bool = True) -> TrainingData:
     return TrainingData(vocabulary=vocabulary, vectors=vectors, **splits)
 
 
-def fact_stages(root: Path, negatives: int = 0, own_set: str = "support") -> TrainingData:
+def fact_stages(root: Path) -> TrainingData:
     """Stages that have only the facts that rows are named after; the vectors are a set of this
     pipeline."""
     stages = root / "stages"
-    train = stages / "split" / f"train-{negatives}"
-    vectors = stages / "select-vectors" / own_set
+    train = stages / "split" / "train"
+    vectors = stages / "select-vectors" / "support"
     for folder in (train, vectors):
         folder.mkdir(parents=True, exist_ok=True)
-    write_facts(train, questions=1000 + negatives, negatives=negatives)
+    write_facts(train, questions=1000, negatives=0)
     write_vectors(vectors, WordSet(["the"], np.zeros((1, 2), np.float32)), {"method": "skipgram"})
-    source = {"input": "source", "path": f"embeddings/{own_set}/{VECTORS}"}
+    source = {"input": "source", "path": f"embeddings/support/{VECTORS}"}
     manifest = {"facts": {"source": VECTORS}, "made_from": [source]}
     (vectors / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     split = SplitFolders(train, stages / "encode" / "a")
