@@ -61,6 +61,6 @@ def use_plain_paths() -> None:
             str(plain(packages)) if Path(entry).absolute() == packages else entry
             for entry in sys.path
         ]
-    temporary = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR", "")
-    if SPECIAL.search(temporary):
-        os.environ["RAY_TMPDIR"] = str(plain(Path(temporary)))
+    for name in ("RAY_TMPDIR", "TMPDIR"):
+        if SPECIAL.search(temporary := os.environ.get(name, "")):
+            os.environ[name] = str(plain(Path(temporary)))

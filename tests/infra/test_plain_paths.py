@@ -54,7 +54,7 @@ from infra import environment
 environment.apply()
 import os, sys
 import ray
-print(sys.executable, ray.__file__, os.environ["RAY_TMPDIR"], sep="\\n")
+print(sys.executable, ray.__file__, os.environ["TMPDIR"], sep="\\n")
 """
 
 

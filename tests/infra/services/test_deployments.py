@@ -51,12 +51,16 @@ def test_copied_root_restores_none_of_the_originals(
 
 
 def test_every_deployment_has_an_entrypoint() -> None:
-    """With valid parameters, also those of its schedules."""
+    """With valid parameters, also those of its schedules, but for the data, which a user names."""
     file = yaml.safe_load((CHECKOUT / "prefect.yaml").read_text(encoding="utf-8"))
     for deployment in file["deployments"]:
         loaded = load_flow_from_entrypoint(str(CHECKOUT / deployment["entrypoint"]))
-        for parameters in (deployment, *deployment.get("schedules", [])):
-            loaded.validate_parameters(parameters.get("parameters", {}))
+        for section in (deployment, *deployment.get("schedules", [])):
+            parameters = section.get("parameters", {})
+            missing = set(loaded.parameters.required) - parameters.keys()
+            assert missing <= {"data"}
+            if not missing:
+                loaded.validate_parameters(parameters)
 
 
 @pytest.mark.heavy

@@ -142,9 +142,10 @@ def test_command_is_refused_at_once(prefect_server: None, tmp_path: Path, words:
 
 @pytest.mark.usefixtures("prefect_server")
 def test_run_of_a_worker_is_refused(root: Path) -> None:
+    from flows.common.parameters import DataParameters
     from flows.ingest import ingest
 
     used_root(root)
-    state = ingest(return_state=True)
+    state = ingest(data=DataParameters(dataset="tiny"), return_state=True)
     assert state.is_failed() and str(state.message).startswith("Refused: The storage root")
     assert list((root / "stages").iterdir()) == []

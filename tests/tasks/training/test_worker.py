@@ -16,12 +16,12 @@ import torch
 from mlflow.tracking import MlflowClient
 from ray.train import RunConfig, ScalingConfig, WorkerGroupError
 from ray.train.torch import TorchConfig, TorchTrainer
-from ray.train.v2._internal.constants import COLLECTIVE_TIMEOUT_S_ENV_VAR
 from safetensors.torch import load_file
 
-from infra import environment, progress_reporter
+from infra import environment
 from infra.cluster.allotment import Allotment
 from infra.errors import UserError
+from infra.reporting import progress_reporter
 from infra.storage.store import local_store
 from models.configs.variant import TrainingConfig, VariantConfig
 from models.trainer import Reading, Trainer
@@ -254,8 +254,8 @@ def hang_once(config: dict[str, Any]) -> str | None:
 def test_worker_that_hangs_is_replaced(
     data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert environment.variables()[COLLECTIVE_TIMEOUT_S_ENV_VAR] == str(TorchConfig().timeout_s)
-    monkeypatch.setenv(COLLECTIVE_TIMEOUT_S_ENV_VAR, "20")
+    assert environment.variables()["RAY_TRAIN_COLLECTIVE_TIMEOUT_S"] == str(TorchConfig().timeout_s)
+    monkeypatch.setenv("RAY_TRAIN_COLLECTIVE_TIMEOUT_S", "20")
     lines: list[str] = []
     monkeypatch.setattr(progress_reporter, "logger", lambda: SimpleNamespace(info=lines.append))
     monkeypatch.setattr(ray_trainer, "train_worker", hang_once)
