@@ -50,7 +50,7 @@ def as_typed(default: Any) -> str | None:
 
 
 def explained(error: CycloptsError) -> str:
-    """What is wrong with the words of a command: a line for each invalid option, with what was
+    """The errors in the words of a command: a line for each invalid option, with what was
     typed and what is allowed."""
     cause = error.__cause__
     if isinstance(cause, ValidationError) and error.argument is not None:

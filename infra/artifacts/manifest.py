@@ -102,7 +102,7 @@ def parse_manifest(content: bytes, address: str) -> Manifest:
 
 
 def _problem_with_files(files: Mapping[str, Any]) -> str | None:
-    """What is wrong with a manifest's entries of files; None if nothing is."""
+    """The error in a manifest's entries of files; None if they are valid."""
     for name, entry in files.items():
         digest, size = entry["sha256"], entry["bytes"]
         if not is_safe_name(name):

@@ -48,7 +48,7 @@ def read(*words: str, command: str = "retrain") -> dict[str, Any]:
 
 
 def refused(*words: str, command: str = "retrain") -> str:
-    """What is wrong with these words."""
+    """The error that these words cause."""
     with pytest.raises(CycloptsError) as error:
         read(*words, command=command)
     return explained(error.value)
