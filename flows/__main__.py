@@ -8,7 +8,7 @@ from typing import Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from flows.options import as_typed, explained, split_lists
+from flows.options import as_typed, explained, read_options
 from infra.errors import UserError
 from infra.own_packages import foreign_package
 from infra.settings import settings
@@ -61,7 +61,7 @@ def build_app() -> App:
         help="Retrain question-answering models as a workflow.",
         help_format="plaintext",
         version_flags=(),
-        config=split_lists,
+        config=read_options,
         default_parameter=Parameter(negative_iterable=(), show_default=as_typed),
     )
     for group, commands in COMMANDS.items():

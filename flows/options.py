@@ -1,6 +1,7 @@
 """What the command line adds to cyclopts: lists as `a,b` or JSON, and errors of one line."""
 
 import json
+import shlex
 from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any, get_origin
@@ -13,10 +14,31 @@ from infra.errors import did_you_mean
 from infra.masking import mask_secrets
 
 HINT = "--help lists all options."
+# What is allowed, by pydantic's type of an error; other errors have words of their own.
+ALLOWED = {
+    "greater_than_equal": "at least {ge}",
+    "greater_than": "above {gt}",
+    "less_than_equal": "at most {le}",
+    "less_than": "below {lt}",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "literal_error": "{expected}",
+    "string_too_short": "at least {min_length} character",
+    "string_pattern_mismatch": "letters, digits, underscores, points and hyphens only",
+    "too_short": "at least {min_length} item",
+    "list_type": "a list",
+    "extra_forbidden": "unknown field",
+}
 
 
-def split_lists(app: App, commands: Sequence[str], arguments: ArgumentCollection) -> None:
-    """Let a list be typed as `a,b`, as JSON, or by repeating its option."""
+def read_options(app: App, commands: Sequence[str], arguments: ArgumentCollection) -> None:
+    """Let a list be typed as `a,b`, as JSON, or by repeating its option; then check all values.
+
+    Raises:
+        CycloptsError: some values are wrong; its message has a line for each of them.
+    """
     for argument in arguments:
         if get_origin(argument.hint) is list:
             argument.tokens = [
@@ -24,6 +46,16 @@ def split_lists(app: App, commands: Sequence[str], arguments: ArgumentCollection
                 for token in argument.tokens
                 for value in _split(argument, token)
             ]
+    # Cyclopts itself would stop at the first group of fields with an error.
+    problems: list[str] = []
+    for argument in arguments:
+        try:
+            if not argument.keys:  # else it is checked with its group
+                argument.convert_and_validate()
+        except CycloptsError as error:
+            problems += _problems(argument.name, error)
+    if problems:
+        raise CycloptsError("\n".join(problems))
 
 
 def _split(argument: Argument, token: Token) -> list[str]:
@@ -50,26 +82,30 @@ def as_typed(default: Any) -> str | None:
 
 
 def explained(error: CycloptsError) -> str:
-    """The errors in the words of a command: a line for each invalid option, with what was
-    typed and what is allowed."""
-    cause = error.__cause__
-    if isinstance(cause, ValidationError) and error.argument is not None:
-        lines = [_line(error.argument.name, detail) for detail in cause.errors()]
-    elif isinstance(error, UnusedCliTokensError):
-        lines = [f"Unexpected argument: {' '.join(error.unused_tokens or [])}."]
-    else:
-        lines = [str(error)]
-    return mask_secrets("\n".join(f"{line} {HINT}" for line in lines))
+    """What is wrong with the words of a command, in one line for each error."""
+    if isinstance(error, UnusedCliTokensError):
+        return mask_secrets(f"Unexpected argument: {' '.join(error.unused_tokens or [])}. {HINT}")
+    return mask_secrets(str(error))
+
+
+def _problems(option: str, error: CycloptsError) -> list[str]:
+    if isinstance(error.__cause__, ValidationError):
+        return [_line(option, detail) for detail in error.__cause__.errors()]
+    error.verbose = False
+    return [str(error)]
 
 
 def _line(option: str, detail: Any) -> str:
-    """An error of a field in words: its option, the place in a list, what is allowed, and what was
-    typed."""
+    """The option of a field, what was typed, and what is allowed; in a list of groups of fields,
+    also the place in the list."""
     names = list(takewhile(lambda part: isinstance(part, str), detail["loc"]))
     index, *fields = detail["loc"][len(names) :] or [0]
-    place = f" item {index + 1}, {'.'.join(map(str, fields))}:" if fields else ""
-    reason = detail["msg"].removeprefix("Value error, ").removesuffix(".")
-    value, expected = detail["input"], detail.get("ctx", {}).get("expected", "")
-    typed = "" if isinstance(value, dict) else f", got {value!r}"  # the option names a group
-    hint = did_you_mean(str(value), expected.split("'")[1::2])
-    return f"{'.'.join([option, *names]).replace('_', '-')}:{place} {reason}{typed}.{hint}"
+    place = f" item {index + 1}, {'.'.join(map(str, fields))}" if fields else ""
+    value, context = detail["input"], detail.get("ctx", {})
+    typed = "" if isinstance(value, dict) else f" {shlex.quote(str(value))}"  # else a whole group
+    allowed = (
+        ALLOWED[detail["type"]].format(**context) if detail["type"] in ALLOWED else detail["msg"]
+    )
+    reason = allowed.removeprefix("Value error, ").removesuffix(".")
+    hint = did_you_mean(str(value), context.get("expected", "").split("'")[1::2])
+    return f"{'.'.join([option, *names]).replace('_', '-')}{place}{typed}: {reason}.{hint}"

@@ -66,11 +66,11 @@ def test_help_lists_every_command_in_order() -> None:
         ("retran", 'Unknown command "retran". Did you mean "retrain"?'),
         ("embeddings evalute", 'Did you mean "evaluate"?'),
         ("retrain --data.datset x", "--data.datset. Did you mean --data.dataset?"),
-        ("lineage champion --verfy", "--verfy. Did you mean --verify?"),
+        ("prune --yse", "--yse. Did you mean --yes?"),
         ("retrain stray", "Unexpected argument: stray. --help lists all options."),
         ("prune --yes all", "Unexpected argument: all. --help lists all options."),
         ("diff champion", "SECOND requires an argument"),
-        ("retrain --training.epochs 0", "--training.epochs: Input should be greater than"),
+        ("retrain --training.epochs 0", "--training.epochs 0: at least 1."),
     ],
 )
 def test_wrong_arguments_get_a_suggestion(
@@ -85,10 +85,31 @@ def test_wrong_arguments_get_a_suggestion(
     assert message in printed and printed.count("\n") == 1 and "https" not in printed
 
 
+def test_every_wrong_value_is_named(root: Path) -> None:
+    wrong = {
+        "--data.seed -3": "at least 0",
+        "--data.dev-share 1": "below 1.0",
+        "--variants cahr": "unknown variant; expected one of: baseline, char, ",
+        "--training.epochs many": "a whole number",
+        "--training.dropout nan": "a finite number",
+        "--training.precision half": "'float32' or 'bfloat16'",
+        "--vectors.dimension 5000": "at most 2000",
+        "--resources.workers 0": "at least 1",
+        "--promotion.min-gain -1": "at least 0.0",
+    }
+    done = bidaflow(root, "retrain", *" ".join(wrong).split())
+    assert (done.returncode, done.stdout) == (2, "")
+    lines = sorted(done.stderr.splitlines())
+    assert len(lines) == len(wrong)
+    for line, (option, allowed) in zip(lines, sorted(wrong.items()), strict=True):
+        assert line.startswith(f"{option}: {allowed}") and line.endswith(".")
+        assert "Input should" not in line and "http" not in line
+
+
 def test_user_error_ends_with_its_message(root: Path) -> None:
-    done = bidaflow(root, "lineage")
+    done = bidaflow(root, "rollback", "nothing")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.strip() == "Give a run, such as champion, or --file with a file."
+    assert done.stderr.strip() == "bidaf-nothing has no previous champion to roll back to."
 
 
 @pytest.mark.heavy

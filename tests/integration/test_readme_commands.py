@@ -130,7 +130,7 @@ def test_every_program_has_commands() -> None:
         "bidaflow compare --variants char,cahr",
         "bidaflow embeddings train --embedding.method word2vec",
         "bidaflow check a.json b.json",
-        "bidaflow lineage champion --verfy",
+        "bidaflow retrain --training.epoch 3",
         "bidaflow diff champion",
     ],
 )

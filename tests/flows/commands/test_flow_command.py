@@ -166,14 +166,14 @@ def test_dataset_of_check_needs_no_flag(words: list[str]) -> None:
 
 def test_rejects_a_corpus_for_pretrained_vectors() -> None:
     message = refused("--vectors.corpus-files", "texts/")
-    assert "--vectors: " in message and "the corpus would have no effect" in message
+    assert message.startswith("--vectors: ") and "the corpus would have no effect" in message
     assert "source is glove-6b-50d" in message and "a training method (cbow, " in message
 
 
 def test_trained_sets_are_known_by_name(root: Path) -> None:
     folder = root / "embeddings" / "support"
     words = ["--vectors.source", "glove-6b-50d+support"]
-    assert refused(*words).startswith("--vectors.source: unknown vectors 'support'; expected")
+    assert "support: unknown vectors 'support'; expected" in refused(*words)
     folder.mkdir(parents=True)
     (folder / "vectors.parquet").touch()
     assert read(*words)["vectors"].source == "glove-6b-50d+support"
@@ -189,7 +189,7 @@ def test_unreadable_vectors_are_one_line(path: str, root: Path) -> None:
         refused("--vectors", path, **command),
     ]
     for line in lines:
-        assert re.match(r"--vectors\S*: \S+ can't be read \(.*\); .* permissions, got '", line)
+        assert re.match(r"--vectors\S* \S+: \S+ can't be read \(.*\); .* permissions\.$", line)
         assert "\n" not in line
 
 
@@ -199,7 +199,7 @@ def test_empty_vectors_are_not_the_current_folder(
     (tmp_path / "bilm.safetensors").touch()
     monkeypatch.chdir(tmp_path)
     line = refused("--vectors", '[""]', command="embeddings evaluate")
-    assert line.startswith("--vectors: String should have at least 1 character, got ''.")
+    assert line == "--vectors '': at least 1 character."
 
 
 @pytest.mark.parametrize(
@@ -212,17 +212,17 @@ def test_empty_vectors_are_not_the_current_folder(
 )
 def test_rejects_an_empty_dataset(option: str, command: str) -> None:
     line = refused(option, "", command=command)
-    assert line.startswith(f"{option}: String should have at least 1 character, got ''.")
+    assert line == f"{option} '': at least 1 character."
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--vectors.corpus-dataset", "{}"], "--vectors: the corpus would have no effect"),
-        (["--vectors.source", "{}"], "--vectors.source: unknown vectors 'https://***@host/a'"),
+        (["--vectors.source", "{}"], "--vectors.source https://***@host/a: unknown vectors"),
         (
             ["--data.mix", '[{{"files": "{}"}}]'],
-            "--data.mix: item 1, files: Input should be",
+            "--data.mix item 1, files https://***@host/a: a list.",
         ),
         (["--data.mix", '[{{"files": ["{}"]'], "Invalid value for --data.mix: invalid JSON"),
     ],
@@ -230,31 +230,18 @@ def test_rejects_an_empty_dataset(option: str, command: str) -> None:
 def test_errors_mask_secrets_and_omit_groups(words: list[str], message: str) -> None:
     line = refused(*(word.format("https://me:hidden@host/a") for word in words))
     assert line.startswith(message)
-    assert "hidden" not in line and "got {" not in line
-
-
-def test_each_invalid_field_of_a_group_gets_one_line() -> None:
-    words = ["--training.epochs", "many", "--training.seed", "-1", "--training.precision", "half"]
-    lines = refused(*words, "--training.dropout", "1.5").splitlines()
-    errors = {line.partition(": ")[0]: line for line in lines}
-    expected = {f"--training.{name}" for name in ("epochs", "seed", "precision", "dropout")}
-    assert set(errors) == expected and len(lines) == len(expected)
-    assert "integer" in errors["--training.epochs"] and "'many'" in errors["--training.epochs"]
-    assert "greater than or equal to 0, got '-1'" in errors["--training.seed"]
-    assert "less than or equal to 0.99, got '1.5'" in errors["--training.dropout"]
-    assert "'float32' or 'bfloat16', got 'half'" in errors["--training.precision"]
-    assert all("--help" in line and "http" not in line for line in lines)
+    assert "hidden" not in line and "{'" not in line
 
 
 def test_unknown_variants_get_a_list_of_known_ones() -> None:
     line = refused("--variants", "char,cahr")
-    assert line.startswith("--variants: unknown variant; expected one of: baseline, char, ")
-    assert "char-elmo, or FILE.py:NAME, got 'cahr'. --help" in line
+    assert line.startswith("--variants cahr: unknown variant; expected one of: baseline, char, ")
+    assert line.endswith("char-elmo, or FILE.py:NAME.")
 
 
 def test_unknown_fields_in_json_are_named() -> None:
     message = refused("--data.mix", '{"files": ["a.json"], "wieght": 2}')
-    assert message.startswith("--data.mix: item 1, wieght: Extra inputs are not permitted")
+    assert message == "--data.mix item 1, wieght 2: unknown field."
 
 
 @pytest.mark.parametrize(
@@ -270,7 +257,7 @@ def test_unknown_fields_in_json_are_named() -> None:
         (["--training.epochs"], "--training.epochs requires an argument"),
         (
             ["--training.optimizer", "sgd"],
-            "optimizer: Input should be 'adadelta' or 'adam', got 'sgd'",
+            "optimizer sgd: 'adadelta' or 'adam'.",
         ),
         (["--training.optimizer", "adm"], "Did you mean 'adam'?"),
         (["--resources.gpu=maybe"], '--resources.gpu: unable to convert "maybe" into bool'),
