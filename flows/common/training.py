@@ -14,7 +14,6 @@ from flows.common.data_files import few_questions_training
 from flows.common.encoding import Encoded
 from flows.common.splits import Splits
 from infra.artifacts.stage import Output
-from infra.cluster import ray_cluster
 from infra.cluster.allotment import Resources, with_parallel_trainings
 from infra.heartbeat import step
 from infra.settings import settings
@@ -125,6 +124,8 @@ def train_each(
 ) -> Generator[tuple[int, Output | Exception], None, None]:
     """Like `train_all`, but yield the position of each training as it ends, with its output or with
     the error that it failed with."""
+    from infra.cluster import ray_cluster  # takes a while to load
+
     joined_before = ray_cluster.is_connected()
     pending = [t for t in trainings if not stages.training.is_built(*t.inputs, resources)]
     if pending:

@@ -18,7 +18,6 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec
 
-import grimp
 from prefect import Task
 from prefect.client.schemas.objects import State
 from prefect.futures import as_completed
@@ -98,8 +97,10 @@ def _outcome(folder: Path, title: str, state: State[Any]) -> Output | Exception:
 
 
 @lru_cache(maxsize=1)
-def _imports() -> grimp.ImportGraph:
+def _imports() -> Any:
     """The imports of our packages. Raises UserError if Python finds others of their names."""
+    import grimp  # takes a while to load
+
     if problem := foreign_package():
         raise UserError(problem)
     return grimp.build_graph(PACKAGES[0], *PACKAGES[1:], cache_dir=None)

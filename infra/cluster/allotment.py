@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import ray
 from pydantic import BaseModel, Field
 
 from infra.errors import UserError
 from infra.form import Form
 from infra.settings import settings
 
-# torch is imported where it is used: it takes seconds to load, and only Ray's workers need it.
+# Ray and torch are imported where they are used: they take long to load, and help needs neither.
 
 
 class Resources(Form):
@@ -79,9 +78,6 @@ def torch_sees_a_gpu(seconds: float = GPU_SECONDS) -> bool | None:
         return None
 
 
-_ask_for_a_gpu = ray.remote(num_cpus=0)(torch_sees_a_gpu)
-
-
 class NodeResources(NamedTuple):
     """The CPU cores and GPUs of a node."""
 
@@ -112,6 +108,8 @@ def most_cpus(nodes: Nodes, workers: int, gpus: float) -> int:
 
 def nodes_for(resources: Resources) -> Nodes:
     """The nodes of the cluster; those that an autoscaler can start, if the workers need them."""
+    import ray
+
     alive = [_resources(node["Resources"]) for node in ray.nodes() if node["Alive"]]
     needed = max(1, resources.cpus_per_worker), 1 if resources.gpu else 0
     return alive if room(alive, *needed) >= resources.workers else _startable() or alive
@@ -169,6 +167,8 @@ def allot(resources: Resources) -> Allotment:
         UserError: the cluster's nodes have fewer CPUs or GPUs, or torch sees no GPU on them, or
             can't find out.
     """
+    import ray
+
     nodes = nodes_for(resources)
     gpus, workers = _gpus(nodes), resources.workers
     gpu = gpus >= workers if resources.gpu is None else resources.gpu
@@ -179,7 +179,8 @@ def allot(resources: Resources) -> Allotment:
         )
     fraction = gpu_fraction(resources, gpus) if gpu else 0
     # Request no more of a GPU than the training takes: others may train on the rest.
-    seen = ray.get(_ask_for_a_gpu.options(num_gpus=fraction).remote()) if gpu else False
+    ask = ray.remote(num_cpus=0, num_gpus=fraction)(torch_sees_a_gpu)
+    seen = ray.get(ask.remote()) if gpu else False
     if seen is None:
         raise UserError(
             f"torch did not find the GPU within {GPU_SECONDS:g} seconds on the node where Ray "

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infra.artifacts.manifest import content_digest, facts_of, read_manifest
-from infra.cluster import ray_cluster
 from infra.cluster.allotment import Resources, allot
 from infra.errors import UserError
 from infra.settings import settings
@@ -19,7 +18,7 @@ from tasks.embeddings.training.corpus import read_vocabulary
 from tasks.tracking import client, runs
 from tasks.tracking.missing_metrics import send_missing
 
-# Modules that load torch or Ray Train are imported locally: flows import this module, and both take
+# Modules that load torch or Ray are imported locally: flows import this module, and both take
 # seconds to load.
 if TYPE_CHECKING:
     from tasks.training.language_model_worker import LanguageModelJob
@@ -45,6 +44,7 @@ def train_language_model(
         UserError: the corpus has too few words, the cluster has fewer resources than requested, or
             the start model can't be read.
     """
+    from infra.cluster import ray_cluster
     from tasks.embeddings.contextual.bilm_file import TrainedBiLM, save_bilm
     from tasks.embeddings.contextual.encode_corpus import EncodedCorpus
     from tasks.training.language_model_worker import (

@@ -14,7 +14,6 @@ from typing import Any
 from prefect.runtime import flow_run
 
 from infra.artifacts.manifest import content_digest
-from infra.cluster import ray_cluster
 from infra.cluster.allotment import Resources, allot
 from infra.errors import UserError
 from infra.run_logger import logger
@@ -29,7 +28,7 @@ from tasks.training.run_params import run_parameters
 
 SCORED = ("validation/", "dev/")  # the beginnings of the names of an epoch's scores
 
-# Modules that load torch or Ray Train are imported locally: flows import this module, and both take
+# Modules that load torch or Ray are imported locally: flows import this module, and both take
 # seconds to load.
 
 
@@ -52,6 +51,7 @@ def train_variant(
             early stopping has no validation split, a context is too long for self-attention, or the
             model of the warm start is incompatible.
     """
+    from infra.cluster import ray_cluster
     from tasks.training.checkpoints import load_record
     from tasks.training.outputs import write_outputs
     from tasks.training.ray_trainer import fit

@@ -8,6 +8,7 @@ import pytest
 
 from infra.settings import CHECKOUT
 
+SLOW = {"torch", "mlflow", "scipy", "matplotlib", "pandas", "gensim", "numba"}
 LOADED = "import json, sys; import {}; print(json.dumps([name for name in sys.modules]))"
 LOADED_BY_HELP = """
 import atexit, json, sys
@@ -22,7 +23,7 @@ main()
 @pytest.mark.parametrize(
     ("module", "slow"),
     [
-        ("flows.retrain", {"torch", "mlflow", "scipy", "matplotlib", "pandas", "gensim", "numba"}),
+        ("flows.retrain", {"ray", "grimp", *SLOW}),
         ("tasks.training.worker", {"prefect", "mlflow", "scipy", "matplotlib", "gensim", "numba"}),
         ("flows.commands.ask", {"prefect", "ray", "torch", "mlflow", "scipy", "pandas"}),
     ],
