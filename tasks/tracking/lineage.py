@@ -1,6 +1,5 @@
-"""Lineage: from a run to the content of all its inputs, and from a file to the stages using it."""
+"""Lineage: from a run to the content of all its inputs."""
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -13,13 +12,11 @@ from infra.artifacts.manifest import (
     MANIFEST,
     Manifest,
     content_digest,
-    hash_file,
     read_manifest,
     stages_folder,
 )
 from infra.artifacts.remote import ensure_local, published_stages
 from infra.errors import UserError
-from infra.files import user_path
 from tasks.tracking.client import reading_client, registered_models
 
 # MLflow is imported locally, because it takes a second to load.
@@ -168,21 +165,14 @@ def ancestors(stages: Mapping[str, FinishedStage], starts: Iterable[str]) -> set
     return reached
 
 
-def file_state(path: Path, recorded: ManifestEntry, verify: bool) -> str:
-    """Whether a file or folder still matches its manifest entry: "missing", "changed", "present"
-    or "intact".
-
-    A file is compared by its size, or with `verify` by its hash ("intact").
-    """
+def file_state(path: Path, recorded: ManifestEntry) -> str:
+    """Whether a file (by its size) or a folder (by its content) still matches its manifest entry:
+    "missing", "changed" or "present"."""
     if not path.exists():
         return "missing"
     if path.is_dir():
         return "present" if content_digest(path) == recorded["digest"] else "changed"
-    if path.stat().st_size != recorded["bytes"]:
-        return "changed"
-    if not verify:
-        return "present"
-    return "intact" if hash_file(path) == recorded["sha256"] else "changed"
+    return "present" if path.stat().st_size == recorded["bytes"] else "changed"
 
 
 def find_runs(runs: Sequence[RecordedRun], query: str) -> list[RecordedRun]:
@@ -243,37 +233,3 @@ def parent_with_digest(
         if stages[name].manifest["digest"] == digest:
             return stages[name]
     raise UserError(f"An input of {stage.name} (digest {digest}) was pruned. Run its flow again.")
-
-
-def stages_using(stages: Mapping[str, FinishedStage], query: str) -> set[str]:
-    """Names of the stages that have a file as input or output.
-
-    `query` is a path, or the first digits of a digest or key.
-
-    Raises:
-        UserError: no stage refers to it.
-    """
-    path = user_path(query)
-    exists = path.is_file() or (path / MANIFEST).is_file()
-    digest = content_digest(path) if exists else query.lower()
-    if not exists and not re.fullmatch("[0-9a-f]{6,64}", digest):
-        digest = "no digest"
-    users = {
-        name
-        for name, stage in stages.items()
-        if any(
-            _matches(entry, digest, str(path.absolute()))
-            for entry in (stage.manifest, *stage.inputs, *stage.manifest["files"].values())
-        )
-    }
-    if not users:
-        raise UserError(
-            f"No stage has {query} as an input or output. Give a file's path, or at least six "
-            "digits of its SHA-256."
-        )
-    return users
-
-
-def _matches(entry: ManifestEntry, digest: str, path: str) -> bool:
-    digests = (str(entry.get(name, "")) for name in ("sha256", "digest", "key"))
-    return entry.get("path") == path or any(known.startswith(digest) for known in digests)
