@@ -1,6 +1,6 @@
 """List the variants of the model and the fields in which they differ."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated
 
@@ -27,7 +27,7 @@ COLUMNS: dict[str, Callable[[VariantConfig], object]] = {
 def variants(
     names: Annotated[
         tuple[str, ...],
-        Parameter(help="Show all settings of these variants, side by side.", metavar="NAME"),
+        Parameter(help="Show all settings of these variants, as JSON.", metavar="NAME"),
     ] = (),
     /,
 ) -> None:
@@ -36,43 +36,16 @@ def variants(
     Raises:
         UserError: a name is unknown.
     """
+    for name in names:
+        Console().print_json(data=asdict(find_preset(name)))
     if names:
-        settings = [_settings(name) for name in names]
-        titles, rows = ["setting", *names], _rows(settings)
-    else:
-        titles = ["variant", *COLUMNS]
-        rows = [
-            (name, *(str(value(config)) for value in COLUMNS.values()))
-            for name, config in known_presets().items()
-        ]
-    first, *others = titles
-    columns = [Column(first, no_wrap=True), *(Column(title, justify="right") for title in others)]
+        return
+    rows = [
+        (name, *(str(value(config)) for value in COLUMNS.values()))
+        for name, config in known_presets().items()
+    ]
+    first = Column("variant", no_wrap=True)
+    columns = [first, *(Column(title, justify="right") for title in COLUMNS)]
     style = {"box": SIMPLE_HEAD, "show_edge": False, "padding": (0, 1, 0, 0)}
     Console().print(table(columns, rows, **style))
-    if not names:
-        show("Details    bidaflow variants NAME")
-
-
-def _settings(name: str) -> dict[str, str]:
-    """All settings of a variant, under the names of their options."""
-    from tasks.tracking.runs import flatten  # loads pyarrow
-
-    config = asdict(find_preset(name))
-    flat = {**flatten(config["model"]), **flatten(config["training"])}
-    for group in ("characters", "contextual"):
-        flat.pop(group, None)  # None: the variant has none
-    return {option.replace("_", "-"): _text(value) for option, value in flat.items()}
-
-
-def _rows(settings: Sequence[dict[str, str]]) -> list[tuple[str, ...]]:
-    """A row per setting; a variant without characters has none of their settings."""
-    options = dict.fromkeys(option for values in settings for option in values)
-    return [(option, *(values.get(option, "–") for values in settings)) for option in options]
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return "–" if value is None else str(value)
+    show("Details    bidaflow variants NAME")
