@@ -18,7 +18,6 @@ from flows.common.failures import STATE_HOOKS, report_user_errors
 from flows.common.parameters import DataParameters, MaxRejected, Repair
 from flows.common.splits import ingest_each
 from infra.artifacts.manifest import content_digest
-from infra.errors import UserError
 from infra.settings import settings
 from models.arrays import BoolArray
 from tasks.datasets.catalog import EVALUATIONS
@@ -30,7 +29,7 @@ from tasks.inference.trained_contexts import new_to_models
 from tasks.stages import scoring, splitting
 from tasks.text.vocabulary import Lexicon
 from tasks.tracking import registry, runs
-from tasks.tracking.client import require_server, run_url
+from tasks.tracking.client import run_url
 
 
 @flow(name="evaluate-model", description=__doc__, **STATE_HOOKS)
@@ -75,7 +74,7 @@ def evaluate_model(
     """
     data = DataParameters(dataset=dataset, repair=repair, max_rejected=max_rejected)
     name = name_of_data(data)
-    version = _find_model(model, name)
+    version = registry.chosen_version(settings().tracking_uri, model, name)
     split = splitting(ingest_each(find_evaluation_files(data), data))
     scored = scoring(version.model_id, split.folder, no_answer, expected_no_answer)
     if warning := unread_warning(registry.title(version), scored.facts):
@@ -103,21 +102,6 @@ def evaluate_model(
         "answers": str(answers),
         "run_url": _log(tags, scores, answers),
     }
-
-
-def _find_model(model: str | None, dataset: str) -> registry.RegisteredVersion:
-    """The version that the user names, or the champion of the dataset."""
-    uri = settings().tracking_uri
-    if model is not None:
-        return registry.find_version(uri, model)
-    require_server(uri)
-    champion = registry.with_alias(uri, f"bidaf-{dataset}", registry.CHAMPION)
-    if champion is None:
-        raise UserError(
-            f"{dataset} has no champion. Set model to the one to evaluate, for example "
-            "bidaf-tickets@champion."
-        )
-    return champion
 
 
 def _log(tags: Mapping[str, str], scores: Columns, answers: Path) -> str:

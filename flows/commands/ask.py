@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
@@ -21,7 +22,6 @@ from tasks.inference.no_answer import NoAnswer
 from tasks.text.control_characters import without_control_characters
 from tasks.text.tokenizer import tokenize
 from tasks.tracking import registry
-from tasks.tracking.client import require_server
 from tasks.tracking.registry import find_model_files
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ def ask(
             "model directory."
         ),
     ] = None,
-    top: Annotated[int, Parameter(help="Number of likeliest answers to show.")] = 1,
+    top: Annotated[
+        int, Parameter(help="Number of likeliest answers to show.", validator=Number(gte=1))
+    ] = 1,
     no_answer: Annotated[
         NoAnswer,
         Parameter(
@@ -82,10 +84,7 @@ def ask(
 
     Prints the answer, its probability and its sentence, and the version of the model.
     """
-    if top < 1:
-        raise UserError(f"--top must be at least 1, but is {top}.")
-    _require_utf8("The question", question)
-    if not tokenize(question):
+    if not tokenize(_decode("The question", os.fsencode(question))):
         raise UserError("The question is empty. Provide some text.")
     text = _read_context(context)
     predictor, name = _load_model(model, dataset, (no_answer, expected_no_answer))
@@ -117,8 +116,7 @@ def _read_context(context: str | None) -> str:
     elif PATH.fullmatch(context):
         raise UserError(f"No such file: {context}. Check the path, or pass the text itself.")
     else:
-        source, text = "The context", context
-        _require_utf8(source, text)
+        source, text = "The context", _decode("The context", os.fsencode(context))
     if not tokenize(text):
         raise UserError(f"{source} is empty. Provide some text to answer from.")
     return text
@@ -128,20 +126,7 @@ def _decode(source: str, content: bytes) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _not_utf8(source, error) from error
-
-
-def _require_utf8(source: str, argument: str) -> None:
-    """Raises UserError for an argument with bytes of another encoding, which Python reads as
-    unpaired surrogates."""
-    try:
-        argument.encode()
-    except UnicodeEncodeError as error:
-        raise _not_utf8(source, error) from error
-
-
-def _not_utf8(source: str, error: UnicodeError) -> UserError:
-    return UserError(f"{source} is not UTF-8 text ({error}). Convert it to UTF-8.")
+        raise UserError(f"{source} is not UTF-8 text ({error}). Convert it to UTF-8.") from error
 
 
 def _load_model(
@@ -160,26 +145,13 @@ def _load_model(
         name = f"the model directory {model}"
         return _load(user_path(model), name, rule), name
     uri = settings().tracking_uri
-    require_server(uri)
-    version = _champion(uri, dataset) if model is None else registry.find_version(uri, model)
+    version = registry.chosen_version(uri, model, dataset_name(dataset))
     aliases = f" ({', '.join(version.aliases)})" if version.aliases else ""
     name = f"{version.name} version {version.version}{aliases}"
     with TemporaryDirectory() as temporary:
         folder = Path(temporary) / "model"
         registry.download(uri, version.model_id, folder)
         return _load(folder, name, rule), name
-
-
-def _champion(uri: str, dataset: str) -> registry.RegisteredVersion:
-    name = dataset_name(dataset)
-    champion = registry.with_alias(uri, f"bidaf-{name}", registry.CHAMPION)
-    if champion is None:
-        option = "" if name == "tiny" else f" --data.dataset {dataset}"
-        raise UserError(
-            f"{name} has no champion yet. Train one: bidaflow retrain{option}\n"
-            "Or choose another model with --dataset or --model."
-        )
-    return champion
 
 
 def _load(folder: Path, name: str, rule: tuple[NoAnswer, float | None]) -> "Predictor":

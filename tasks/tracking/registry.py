@@ -86,6 +86,24 @@ def find_version(uri: str, model_uri: str) -> RegisteredVersion:
     return model
 
 
+def chosen_version(uri: str, model: str | None, dataset: str) -> RegisteredVersion:
+    """The version that a user names (see `find_version`), or else the champion of a dataset.
+
+    Raises:
+        UserError: there is no such version, or the server does not respond.
+    """
+    if model is not None:
+        return find_version(uri, model)
+    require_server(uri)
+    champion = with_alias(uri, f"bidaf-{dataset}", CHAMPION)
+    if champion is None:
+        raise UserError(
+            f"{dataset} has no champion yet. Train one with `bidaflow retrain`, or choose another "
+            "model, for example --model bidaf-tickets@champion."
+        )
+    return champion
+
+
 def title(model: RegisteredVersion) -> str:
     """The version and its variant, such as "Version 3 (char)"."""
     return f"Version {model.version} ({model.tags.get('variant', 'unknown variant')})"
