@@ -17,7 +17,7 @@ from flows.common.parameters import (
 )
 from flows.common.promote import promote_best
 from flows.common.publish import publish, update_index
-from flows.train import TrainingInputs, announce, train_variants
+from flows.train import announce, train_variants
 from infra.artifacts.in_use import stages_in_use, stages_of_newest_runs
 from infra.cluster.allotment import Resources
 from infra.errors import UserError
@@ -46,9 +46,7 @@ def retrain(
     Returns the scores, the decision and the path of the report. The run's message is the decision,
     or "Nothing to do" if data, parameters and code are unchanged.
     """
-    trained = train_variants(
-        TrainingInputs(data, vectors, vocabulary), variants, training, resources
-    )
+    trained = train_variants(data, variants, training, vectors, vocabulary, resources)
     try:
         result = promote_best(trained.splits, trained.variants, promotion)
     except UserError:

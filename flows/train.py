@@ -1,6 +1,5 @@
 """Flow `train`: train, evaluate and register variants on a dataset, and write a report."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from prefect import flow
@@ -30,43 +29,51 @@ from flows.common.results import (
 from flows.common.splits import ingest_dataset
 from flows.common.training import Training, model_to_start_from, report_on, suited_to, train_all
 from infra.cluster.allotment import Resources
+from models.configs.variant import VariantConfig
 
 # The columns that the terminal shows; the report and Prefect show all columns.
 TERMINAL_COLUMNS = ("variant", "EM", "F1", "NLL", "AvNA", "examples/s")
 
 
-@dataclass(frozen=True)
-class TrainingInputs:
-    """What a training reads: a dataset, word vectors, and a vocabulary."""
-
-    data: DataParameters
-    vectors: VectorParameters
-    vocabulary: VocabularyParameters
-
-
 def train_variants(
-    inputs: TrainingInputs,
+    data: DataParameters,
     variants: Variants,
     training: TrainingParameters,
+    vectors: VectorParameters,
+    vocabulary: VocabularyParameters,
     resources: Resources,
 ) -> TrainedVariants:
     """Ingest, encode, train and report: the steps that `train` and `retrain` share.
 
     A step whose inputs, parameters and code are unchanged comes from the cache.
     """
-    recommended = recommended_training(inputs.data)
-    configs = [configure(name, recommended, training.changes()) for name in variants]
-    require_unique(variants=[config.name for config in configs])
+    configs, vectors = checked(data, variants, training, vectors)
     start = model_to_start_from(training.start_from)
-    vectors = vectors_for(configs, inputs.vectors)
-    splits = ingest_dataset(inputs.data)
-    encoded = encode_dataset(splits, vectors, inputs.vocabulary.config, composes_oov_words(configs))
+    splits = ingest_dataset(data)
+    encoded = encode_dataset(splits, vectors, vocabulary.config, composes_oov_words(configs))
     suited = suited_to(configs, splits, training.changes())
     trainings = [Training(config, splits, encoded, start) for config in suited]
     trained = train_all(trainings, resources)
     report = report_on(trainings[0], trained)
     errors = [error_report(splits, output) for output in trained]
     return TrainedVariants(splits, trained, report, errors)
+
+
+def checked(
+    data: DataParameters,
+    variants: Variants,
+    training: TrainingParameters,
+    vectors: VectorParameters,
+) -> tuple[list[VariantConfig], VectorParameters]:
+    """The configured variants and the vectors that they need, checked before any data is read.
+
+    Raises:
+        UserError: a variant is invalid or listed twice, or the vectors do not suit it.
+    """
+    recommended = recommended_training(data)
+    configs = [configure(name, recommended, training.changes()) for name in variants]
+    require_unique(variants=[config.name for config in configs])
+    return configs, vectors_for(configs, vectors)
 
 
 @flow(
@@ -87,9 +94,7 @@ def train(
 
     The champion does not change: only `retrain` promotes.
     """
-    trained = train_variants(
-        TrainingInputs(data, vectors, vocabulary), variants, training, resources
-    )
+    trained = train_variants(data, variants, training, vectors, vocabulary, resources)
     return trained.summary(publish(trained))
 
 

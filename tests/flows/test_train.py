@@ -13,9 +13,8 @@ from flows.common.parameters import (
 from flows.common.results import TrainedVariants
 from flows.common.splits import Splits
 from flows.compare_variants import build_grid
-from flows.train import TrainingInputs, announce, train_variants
+from flows.train import announce, checked
 from infra.artifacts.stage import Output
-from infra.cluster.allotment import Resources
 from infra.errors import UserError
 
 
@@ -23,17 +22,15 @@ def test_contextual_vectors_are_checked_first(root: Path) -> None:
     vectors, vocabulary = VectorParameters(contextual="genral"), VocabularyParameters()
     data, message = DataParameters(), r"^No language model genral\."
     with pytest.raises(UserError, match=message):
-        inputs = TrainingInputs(data, vectors, vocabulary)
-        train_variants(inputs, ["char-elmo"], TrainingParameters(), Resources())
+        checked(data, ["char-elmo"], TrainingParameters(), vectors)
     with pytest.raises(UserError, match=message):
         build_grid([data], [vectors], [("char-elmo", 0)], vocabulary, TrainingParameters(), None)
     assert not (root / "stages").exists()
 
 
 def test_rejects_a_variant_that_is_listed_twice(root: Path) -> None:
-    inputs = TrainingInputs(DataParameters(), VectorParameters(), VocabularyParameters())
     with pytest.raises(UserError, match=r"^variants contains duplicates\."):
-        train_variants(inputs, ["char", "char"], TrainingParameters(), Resources())
+        checked(DataParameters(), ["char", "char"], TrainingParameters(), VectorParameters())
     assert not (root / "stages").exists()
 
 
