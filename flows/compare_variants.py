@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from datetime import datetime
-from itertools import product
+from itertools import groupby, product
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -18,7 +19,7 @@ from rich.table import Column
 
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
-from flows.common.compared import ComparedVariant, Outcomes, grouped
+from flows.common.compared import ComparedVariant, Outcomes
 from flows.common.data_files import recommended_training
 from flows.common.display_names import names_of_data, names_of_vectors, require_unique
 from flows.common.encoding import encode_dataset
@@ -178,42 +179,32 @@ def with_error_report(
         errors = error_report(training.splits, outcome)
     except Exception as error:
         lost = "the training ended, but not its error report"
-        if isinstance(error, UserError) and not isinstance(error, RetryableError):
-            return UserError(f"{lost}: {error}")
+        if isinstance(error, UserError):
+            return type(error)(f"{lost}: {error}")
         return RetryableError(f"{lost}: {type(error).__name__}: {mask_secrets(first_line(error))}")
     return ComparedVariant(cell, training, outcome, errors)
 
 
 def _publish_so_far(outcomes: Outcomes, seeds: Sequence[int], seconds: float) -> None:
-    """Write the page with the results so far, and log how many trainings are left."""
-    left = outcomes.time_left(seconds)
-    get_run_logger().info(
-        "%d of %d trainings have ended%s.%s",
-        len(outcomes.ended),
-        len(outcomes.grid),
-        f", about {left}" if left else "",
-        f" So far: {page}" if (page := _page_so_far(outcomes, seeds, left)) else "",
-    )
-
-
-def _page_so_far(outcomes: Outcomes, seeds: Sequence[int], left: str) -> Path | None:
-    """Write the page with the results so far, if there are any.
+    """Log how many trainings are left, and write the page with the results so far, if any.
 
     A failure is logged, not raised: trainings are under way.
     """
+    left = outcomes.time_left(seconds)
+    ended = f"{len(outcomes.ended)} of {len(outcomes.grid)} trainings have ended"
+    get_run_logger().info(f"{ended}, about {left}." if left else f"{ended}.")
     if not outcomes.finished:
-        return None
+        return
     at = f"{left} at {datetime.now().astimezone():%Y-%m-%d %H:%M %Z}" if left else ""
     try:
         with TemporaryDirectory() as folder:
             compare(Path(folder), outcomes.cells, seeds, {}, outcomes.missing, at)
             page = publish_page(Path(folder) / PAGE, f"{_folder()}/{PAGE}")
         update_index()
+        get_run_logger().info(f"Results so far: {page}")
     except Exception as error:
         reason = mask_secrets(first_line(error))
         get_run_logger().warning(f"The page with the results so far was not updated: {reason}")
-        return None
-    return page
 
 
 def _publish_all(outcomes: Outcomes, seeds: Sequence[int]) -> dict[str, Any]:
@@ -242,7 +233,8 @@ def _publish_reports(results: Sequence[ComparedVariant], seed: int) -> dict[str,
     Returns their URLs, relative to the comparison page, by title.
     """
     with_seed = [result for result in results if result.training.config.training.seed == seed]
-    groups = list(grouped(with_seed, "cell.dataset", "cell.vectors"))
+    same_data = attrgetter("cell.dataset", "cell.vectors")
+    groups = [list(group) for _, group in groupby(with_seed, same_data)]
     reports = [
         report_on(group[0].training, [result.trained for result in group]) for group in groups
     ]

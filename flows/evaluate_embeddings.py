@@ -21,6 +21,7 @@ from infra.artifacts.stage import Output
 from infra.settings import settings
 from tasks.datasets.catalog import EMBEDDINGS
 from tasks.datasets.fetch import Source, is_in_mirror
+from tasks.datasets.paths import LONGEST_NAME
 from tasks.embeddings.contextual.source import find_bilm, is_bilm
 from tasks.embeddings.evaluation.evaluate import EVALUATION, Queries
 from tasks.embeddings.evaluation.homonyms import HOMONYMS
@@ -35,8 +36,6 @@ from tasks.stages import (
 from tasks.tracking import runs
 from tasks.training.run_params import source_digest, vector_parameters
 
-# The beginning that is kept of the name of a page; file systems allow 255 bytes.
-NAME_BYTES = 180
 # The published tests on which sets are evaluated, by name.
 PUBLISHED: dict[str, Source] = {**SIMILARITY_TESTS, "analogies": ANALOGIES}
 # What each metric measures, by the part of the evaluation and the suffix of its MLflow name.
@@ -142,9 +141,8 @@ def page_name(names: Sequence[str], inputs: Sequence[runs.InputDataset]) -> str:
     """The file name of the page about sets, and about the dataset whose coverage it shows."""
     dataset = f"-on-{inputs[0].name}" if inputs else ""
     name = f"vectors-{'-'.join(names)}{dataset}".replace("/", "_")
-    if len(name.encode()) > NAME_BYTES:
-        shortened = name.encode()[:NAME_BYTES].decode(errors="ignore")
-        name = f"{shortened}-{digest_of([*names, dataset])[:8]}"
+    if len(name.encode()) > LONGEST_NAME:
+        name = f"vectors-{digest_of([*names, dataset])[:8]}"
     return f"{name}.html"
 
 

@@ -134,28 +134,25 @@ def require_valid_for_method(
     Raises:
         UserError: it does not.
     """
-    if start is not None:
-        _require_valid_start(embedding, start)
-    if embedding.method == "elmo" and exports:
-        raise UserError(
-            "exports has no effect with method elmo, whose vectors depend on the sentence. Omit it."
-        )
-
-
-def _require_valid_start(embedding: EmbeddingParameters, start: str) -> None:
     if embedding.method == "elmo":
-        find_start_bilm(start)
-        reject_settings_of_start(embedding)
-        return
-    if is_bilm(start):
+        if exports:
+            raise UserError(
+                "exports has no effect with method elmo, whose vectors depend on the sentence. "
+                "Omit it."
+            )
+        if start is not None:
+            find_start_bilm(start)
+            reject_settings_of_start(embedding)
+    elif start is not None and is_bilm(start):
         raise UserError(
             f"start is {start}, but method {embedding.method} continues from word vectors. Change "
             "start, or omit it to train from scratch."
         )
-    try:
-        check_start(start)
-    except ValueError as error:
-        raise UserError(f"start: {error}.") from error
+    elif start is not None:
+        try:
+            check_start(start)
+        except ValueError as error:
+            raise UserError(f"start: {error}.") from error
 
 
 def announce(facts: dict[str, Any]) -> None:

@@ -2,13 +2,14 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from prefect.runtime import flow_run
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 
 from infra.masking import mask_secrets
+from tasks.tracking.runs import flatten
 
 COMMANDS = {
     "compare-variants": "compare",
@@ -30,10 +31,13 @@ def command_of(flow: str, parameters: Mapping[str, Any]) -> str:
     Lists are separated by commas, or written as JSON if a value has one. Secrets in addresses are
     masked, because reports show the command.
     """
+    changed = TypeAdapter(dict[str, Any]).dump_python(
+        dict(parameters), mode="json", exclude_defaults=True
+    )
     words = ["bidaflow", *COMMANDS.get(flow, flow).split()]
-    for name, value in parameters.items():
-        for path, changed in _changes(name, value):
-            words += _option(path.replace("_", "-"), changed)
+    for path, value in flatten(changed).items():
+        if value not in (None, []):
+            words += _option(path.replace("_", "-"), value)
     return shlex.join(words)
 
 
@@ -47,27 +51,10 @@ def _option(path: str, value: Any) -> list[str]:
     return [f"--{path}={text}"] if text.startswith("-") else [f"--{path}", text]
 
 
-def _changes(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The paths and values of the fields that are set."""
-    if isinstance(value, BaseModel):
-        for name in type(value).model_fields:
-            field = getattr(value, name)
-            if field != type(value).model_fields[name].get_default(call_default_factory=True):
-                yield from _changes(f"{path}.{name}", field)
-    elif value is not None and value != []:
-        yield path, value
-
-
 def _list_as_typed(values: list[Any]) -> str:
-    plain = [
-        value.model_dump(mode="json", exclude_defaults=True)
-        if isinstance(value, BaseModel)
-        else value
-        for value in values
-    ]
-    texts = [mask_secrets(str(value)) for value in plain]
-    if all(isinstance(value, str | int | float) for value in plain) and not any(
+    texts = [mask_secrets(str(value)) for value in values]
+    if all(isinstance(value, str | int | float) for value in values) and not any(
         character in text for text in texts for character in ",[{"
     ):
         return ",".join(texts)
-    return mask_secrets(json.dumps(plain, ensure_ascii=False))
+    return mask_secrets(json.dumps(values, ensure_ascii=False))

@@ -1,9 +1,7 @@
 """The trainings of a comparison: those that have ended so far, and the time until the others do."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
-from operator import attrgetter
 
 from flows.common.training import Training
 from infra.artifacts.stage import Output
@@ -20,11 +18,6 @@ class ComparedVariant:
     training: Training
     trained: Output
     error_report: Output
-
-
-def grouped(results: Sequence[ComparedVariant], *fields: str) -> Iterator[list[ComparedVariant]]:
-    """Yield the results with equal fields, which follow one another, in one list each."""
-    return (list(group) for _, group in groupby(results, attrgetter(*fields)))
 
 
 @dataclass(frozen=True)
@@ -88,29 +81,12 @@ class Outcomes:
     def time_left(self, seconds: float) -> str:
         """The estimated time until all trainings have ended, such as "1:23:00 left".
 
-        A training is expected to take as long as those of its cell, else of its variant, else as
-        all. `seconds` is the time since the trainings started. Empty if none has been trained since
-        then.
+        Those to come are expected to take as long as those that ended; `seconds` is the time since
+        the trainings started. Empty if none has been trained since then.
         """
-        durations = [(r.cell, r.trained.facts["scores"]["seconds"]) for r in self.finished]
-        # A training that resumed has more seconds than it took since then.
-        trained_now = [
-            min(r.trained.facts["scores"]["seconds"], r.trained.facts["seconds"]["fit"])
-            for r in self.finished
-            if not r.trained.cached
-        ]
-        if not trained_now:
-            return ""
-
-        def expected(cell: Cell) -> float:
-            own = [duration for other, duration in durations if other == cell]
-            alike = [duration for other, duration in durations if other.variant == cell.variant]
-            values = own or alike or [duration for _, duration in durations]
-            return float(sum(values)) / len(values)
-
-        pending = [cell for number, (cell, _) in enumerate(self.grid) if number not in self.ended]
-        rate = sum(trained_now) / seconds
-        return Progress("", 0, sum(map(expected, pending)), "seconds", rate, "").time_left
+        rate = sum(not result.trained.cached for result in self.finished) / seconds
+        pending = len(self.grid) - len(self.ended)
+        return Progress("", 0, pending, "trainings", rate, "").time_left
 
 
 def _recurs(error: Exception) -> bool:

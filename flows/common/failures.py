@@ -1,9 +1,9 @@
-"""What a flow does when it fails: one message on a user error, no MLflow run left open."""
+"""When a flow is refused or fails: one message on a user error, no MLflow run left open."""
 
 import logging
 import sys
 from asyncio import CancelledError
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from contextvars import ContextVar
 from functools import wraps
@@ -12,10 +12,10 @@ from typing import Any, ParamSpec, TypeVar
 from prefect import get_client, get_run_logger
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext
+from prefect.runtime import flow_run
 from prefect.states import Failed
 
 from flows.common.parameters import docstring_with_args
-from flows.common.schedules import require_parameters_of_deployment
 from infra.artifacts.in_use import used_by_flow
 from infra.artifacts.stage import REFUSED_FLOW, result_of
 from infra.errors import RetryableError, UserError
@@ -35,6 +35,10 @@ R = TypeVar("R")
 PRINTED_AT_EXIT: ContextVar[bool] = ContextVar("printed_at_exit", default=False)
 
 
+# What a run of a deployment must be given, by flow: `tiny` is for trying things out in a terminal.
+REQUIRED = {"retrain": "data", "train": "data", "compare-variants": "data", "ingest": "data"}
+
+
 def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
     """Make a flow's body end as failed, with "Refused: …" as its message, if it raises a UserError,
     or if MLflow does not let the user write.
@@ -48,7 +52,9 @@ def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
     @wraps(body)
     def run(*args: P.args, **kwargs: P.kwargs) -> R | State[Any]:
         try:
-            require_parameters_of_deployment()
+            context = FlowRunContext.get()
+            if context is not None and context.flow_run is not None:
+                check_deployed_run(str(flow_run.flow_name), context.flow_run)
             require_store()
             require_format()
             with (
@@ -72,6 +78,40 @@ def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
 
     run.__doc__ = docstring_with_args(body)
     return run
+
+
+def check_deployed_run(flow: str, run: FlowRun) -> None:
+    """Refuse a deployment's run of a flow that trains if its parameters name no dataset.
+
+    A schedule can lose its parameters without a trace: the switch that pauses it in Prefect's V2
+    pages removes them. Its runs would then train on `tiny`, as would a "Quick run".
+
+    Raises:
+        UserError: the run has no dataset.
+    """
+    group = REQUIRED.get(flow)
+    if group is None or run.deployment_id is None or _names_dataset(run.parameters.get(group)):
+        return
+    origin = (
+        "This run was started by a schedule without a dataset "
+        f"({group}.dataset), so nothing was trained. Either none has been set, or the schedule has "
+        "lost its parameters: pausing it in Prefect's V2 pages removes them. Open the deployment, "
+        f"edit the schedule's parameters, and set {group}.dataset."
+        if run.auto_scheduled
+        else f"This run has no dataset ({group}.dataset), so nothing was trained. Start a custom "
+        f"run, and set {group}.dataset."
+    )
+    raise UserError(f"{origin} For the generated dataset, set it to tiny.")
+
+
+def _names_dataset(data: Any) -> bool:
+    sources = data if isinstance(data, list) else [data]
+    return bool(sources) and all(
+        source.get("dataset") or source.get("train_files")
+        if isinstance(source, Mapping)
+        else source
+        for source in sources
+    )
 
 
 def _refused(error: UserError) -> State[Any]:

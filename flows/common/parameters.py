@@ -457,17 +457,12 @@ def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> V
             f"vectors.source is {NO_VECTORS}, but the variant {readers[0]} reads word vectors "
             "(word_vectors). Set vectors.source, or choose variants that read only characters."
         )
-    if len(chosen.parts) > 1 and composes_oov_words(configs):
+    without_ngrams = len(chosen.parts) > 1 or chosen.source in set(METHODS) - {"fasttext"}
+    if without_ngrams and composes_oov_words(configs):
         raise UserError(
-            "unknown_words is 'subword', but several joined sets have no common n-grams. Set "
-            "vectors.source to one fastText set, or unknown_words to 'zero', 'random' or "
+            f"unknown_words is 'subword', but {chosen.source} has no n-grams. Set vectors.source "
+            "to one fastText set or to fasttext, or unknown_words to 'zero', 'random' or "
             "'trainable'."
-        )
-    if chosen.source in METHODS and chosen.source != "fasttext" and composes_oov_words(configs):
-        raise UserError(
-            "unknown_words is 'subword', but vectors trained with "
-            f"{chosen.source} have no n-grams. Set vectors.source to fasttext, or unknown_words to "
-            "'zero', 'random' or 'trainable'."
         )
     return chosen
 

@@ -194,7 +194,11 @@ def _decide_once(
     elif _passed_over(challenger, champion):
         return None
     elif champion.version == challenger.version or challenger.tags.get(KEY) == key:
-        return _unannounced_decision(uri, challenger)
+        if challenger.tags.get(ANNOUNCED) != "false":
+            return None
+        # The run that took this decision was interrupted before it announced it.
+        text = runs.read_text(uri, challenger.run_id, DECISION)
+        return TypeAdapter(Decision).validate_json(text)
     else:
         decision = _compare(champion, challenger, split, rule, candidates)
     # In this order, a run that is interrupted has always logged the numbers behind its changes.
@@ -254,13 +258,6 @@ def emit_decision(
         },
     )
     registry.tag(settings().tracking_uri, model, {ANNOUNCED: "true"})
-
-
-def _unannounced_decision(uri: str, challenger: RegisteredVersion) -> Decision | None:
-    """The decision on a version, if the run that took it was interrupted before it announced it."""
-    if challenger.tags.get(ANNOUNCED) != "false":
-        return None
-    return TypeAdapter(Decision).validate_json(runs.read_text(uri, challenger.run_id, DECISION))
 
 
 def _compare(

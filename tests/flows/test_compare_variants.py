@@ -71,7 +71,7 @@ def test_rejects_vectors_without_ngrams_early(
         in_flow(lambda: build_grid(data, vectors, [("baseline", 0)], *parameters), "no-ngrams")
     corpus = [str(tmp_path / "plain.txt")]
     vectors = [VectorParameters(source=m, corpus_files=corpus) for m in ("fasttext", "cbow")]
-    with pytest.raises(UserError, match="vectors trained with cbow have no n-grams"):
+    with pytest.raises(UserError, match="'subword', but cbow has no n-grams"):
         in_flow(lambda: build_grid(data, vectors, [("baseline", 0)], *parameters), "no-ngrams")
     assert not (root / "stages" / "prepare-corpus").exists()
 

@@ -1,4 +1,5 @@
-"""What a failed flow run leaves: one message on a user error, and no run or process."""
+"""What a failed flow run leaves: one message on a user error, and no run or process; runs of
+deployments without a dataset are refused."""
 
 import json
 import logging
@@ -9,18 +10,20 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import pytest
 from mlflow.tracking import MlflowClient
 from prefect import flow
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import State
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.logging.configuration import setup_logging
 from prefect.runtime import flow_run
 
 from flows.common.failures import (
     PRINTED_AT_EXIT,
     TRAINING_FLOW,
+    check_deployed_run,
     report_user_errors,
     result_or_exit,
 )
@@ -254,3 +257,39 @@ def test_interrupted_flow_ends_its_runs_and_processes(
     finally:
         work.process.kill()
         work.process.wait()
+
+
+def run_with(parameters: dict[str, Any], scheduled: bool = True) -> FlowRun:
+    return FlowRun(
+        flow_id=uuid4(), deployment_id=uuid4(), parameters=parameters, auto_scheduled=scheduled
+    )
+
+
+@pytest.mark.parametrize(
+    "parameters", [{}, {"data": {}}, {"data": {"dev_share": 0.2}}, {"variants": ["char"]}]
+)
+def test_schedule_without_dataset_is_refused(parameters: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r"schedule without a dataset \(data\.dataset\)"):
+        check_deployed_run("retrain", run_with(parameters))
+
+
+def test_comparison_without_data_is_refused() -> None:
+    with pytest.raises(UserError, match="lost its parameters"):
+        check_deployed_run("compare-variants", run_with({"data": [{"dataset": "tiny"}, {}]}))
+
+
+@pytest.mark.parametrize(
+    "data", [{"dataset": "tiny"}, {"train_files": ["a.json"]}, ["tiny", {"dataset": "own"}]]
+)
+def test_schedule_with_a_dataset_is_accepted(data: Any) -> None:
+    check_deployed_run("retrain", run_with({"data": data}))
+
+
+def test_quick_run_is_refused() -> None:
+    with pytest.raises(UserError, match=r"no dataset \(data\.dataset\).* custom run.* to tiny"):
+        check_deployed_run("retrain", run_with({}, scheduled=False))
+
+
+def test_terminals_and_other_flows_need_no_dataset() -> None:
+    check_deployed_run("retrain", FlowRun(flow_id=uuid4(), parameters={}))
+    check_deployed_run("train-embeddings", run_with({}))

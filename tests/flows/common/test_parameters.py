@@ -331,7 +331,7 @@ def test_rejects_subword_for_methods_without_ngrams() -> None:
         VectorParameters(source=method, corpus_files=["texts"]) for method in ("fasttext", "glove")
     )
     assert vectors_for([subword_variant], fasttext) == fasttext
-    with pytest.raises(UserError, match="vectors trained with glove have no n-grams"):
+    with pytest.raises(UserError, match="'subword', but glove has no n-grams"):
         vectors_for([preset("char"), subword_variant], glove)
 
 
