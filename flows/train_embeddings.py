@@ -173,24 +173,24 @@ def announce(facts: dict[str, Any]) -> None:
         )
     # Vectors of a domain gain beside general ones, not instead of them (docs/case-medicine.md).
     source = vectors if "carried_over" in facts else f"{PACKAGED}+{vectors}"
+    use = {"data.dataset": facts.get("dataset", "FILE"), "vectors.source": source}
     show(
         *(f"File       {file}" for file in facts["files"]),
         *([f"Report     {facts['report']}"] if "report" in facts else []),
         "",
         f"Next       {command_of('evaluate-embeddings', {'vectors': [vectors]})}",
-        f"           {command_of('retrain', _data(facts) | {'vectors.source': source})}",
+        f"           {command_of('retrain', use)}",
     )
-
-
-def _data(facts: dict[str, Any]) -> dict[str, str]:
-    """The option for the data to train on next: those evaluated on, else a file to fill in."""
-    return {"data.dataset": facts.get("dataset", "FILE")}
 
 
 def _announce_bilm(facts: dict[str, Any]) -> None:
     """Print the perplexities, and where the model is."""
     (first, last), file = facts["history"], facts["files"][0]
-    use = {**_data(facts), "variants": ["char-elmo"], "vectors.contextual": file}
+    use = {
+        "data.dataset": facts.get("dataset", "FILE"),
+        "variants": ["char-elmo"],
+        "vectors.contextual": file,
+    }
     words = first["words"]
     before = f"after the first {words:,} words" if words else "the start model's"
     show(

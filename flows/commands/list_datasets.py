@@ -5,11 +5,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group
+from rich.console import Console
 from rich.filesize import decimal
-from rich.padding import Padding
-from rich.table import Column, Table
-from rich.text import Text
+from rich.table import Column
 
 from flows.commands.terminal import show, table
 from infra.errors import UserError, did_you_mean
@@ -17,14 +15,13 @@ from tasks.datasets.catalog import DATASETS, LEXICAL_RESOURCES, CatalogEntry
 from tasks.datasets.fetch import AVAILABILITIES, Source, availability
 
 KNOWN: dict[str, CatalogEntry] = {**DATASETS, **LEXICAL_RESOURCES}
-GENERATED = "generated"
 
 
 def datasets(
     names: Annotated[
         tuple[str, ...],
         Parameter(
-            help="Show the licence, source and files of these datasets, corpora or vectors.",
+            help="Show the licence and the files of these datasets, corpora or vectors, as JSON.",
             metavar="NAME",
         ),
     ] = (),
@@ -35,8 +32,9 @@ def datasets(
     Raises:
         UserError: a name is unknown.
     """
+    for name in names:
+        Console().print_json(_entry(name).model_dump_json(exclude_defaults=True))
     if names:
-        Console().print(*(_details(_entry(name)) for name in names))
         return
     columns = (
         Column("name", no_wrap=True),
@@ -61,23 +59,7 @@ def _entry(name: str) -> CatalogEntry:
 def _summary(sources: Sequence[Source]) -> tuple[str, str]:
     """The size of all files, and the availability of the one that is hardest to get."""
     if not sources:
-        return "", GENERATED
+        return "", "generated"
     sizes = [source.bytes for source in sources if source.bytes]
     size = decimal(sum(sizes)) if len(sizes) == len(sources) else "unknown"
     return size, max(map(availability, sources), key=AVAILABILITIES.index)
-
-
-def _details(entry: CatalogEntry) -> Group:
-    """The entry's description, licence and citation, and each file's size and location."""
-    about = Text(f"{entry.about} ({entry.licence})")
-    if entry.citation:
-        about.append(f"\n{entry.citation}", "dim")
-    files = Table.grid("file", Column("size", justify="right"), "availability", padding=(0, 2))
-    for source in entry.sources:
-        size = decimal(source.bytes) if source.bytes else "size unknown"
-        files.add_row(source.name, size, availability(source))
-    if not entry.sources:
-        files.add_row(GENERATED)
-    return Group(
-        Text(entry.name, "bold"), *(Padding(part, (0, 0, 0, 4)) for part in (about, files))
-    )

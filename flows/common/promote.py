@@ -63,17 +63,14 @@ class PromotionResult:
         if self.decision is None:
             return f"{registry.title(self.challenger)}: decided by an earlier run."
         sentence = verdict(self.challenger, self.decision)
-        return f"{sentence} Compared on {self._compared}." if self.decision.parts else sentence
-
-    @property
-    def _compared(self) -> str:
-        assert self.decision is not None
+        if not self.decision.parts:
+            return sentence
         compared = self.decision.parts[0].questions
         if compared == self.questions:
-            return f"{compared} {self.split} questions"
+            return f"{sentence} Compared on {compared} {self.split} questions."
         return (
-            f"{compared} of {self.questions} {self.split} questions, whose contexts neither model "
-            "was trained on"
+            f"{sentence} Compared on {compared} of {self.questions} {self.split} questions, whose "
+            "contexts neither model was trained on."
         )
 
     @property

@@ -1,7 +1,6 @@
 """Publishes pages under the root, where `bidaflow up` serves them, and shows a run's results in
 Prefect and MLflow."""
 
-from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
@@ -50,12 +49,7 @@ def url_of(page: Path) -> str:
 
 def folder_of_run() -> str:
     """The name of the current flow run's folder; a retry writes to the same one."""
-    return run_folder(_started(), str(flow_run.name))
-
-
-def _started() -> datetime:
-    started: datetime = flow_run.scheduled_start_time
-    return started
+    return run_folder(flow_run.scheduled_start_time, str(flow_run.name))
 
 
 def update_index() -> None:
@@ -120,7 +114,7 @@ def _write_report(
     record = RunRecord(
         name=str(flow_run.name),
         dataset=trained.splits.name,
-        started=_started(),
+        started=flow_run.scheduled_start_time,
         report=trained.pages,
         variants=trained.scores(),
         decision=decision,
