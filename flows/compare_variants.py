@@ -42,9 +42,6 @@ from flows.common.publish import (
     update_index,
     url_of,
 )
-from flows.common.results import (
-    error_report,
-)
 from flows.common.splits import ingest_dataset
 from flows.common.training import Training, model_to_start_from, report_on, suited_to, train_each
 from infra.artifacts.shared_folder import shared_folder
@@ -56,7 +53,7 @@ from infra.settings import settings
 from tasks.datasets.catalog import COMPARISONS
 from tasks.reports.comparison import Cell, compare
 from tasks.reports.run_report import REPORT, with_links_to, write_error_page
-from tasks.stages import comparing
+from tasks.stages import comparing, reporting_errors
 from tasks.tracking import runs
 
 # The columns that the terminal shows; the page and Prefect show all columns.
@@ -176,7 +173,8 @@ def with_error_report(
     if isinstance(outcome, Exception):
         return outcome
     try:
-        errors = error_report(training.splits, outcome)
+        splits = training.splits
+        errors = reporting_errors(splits.name, outcome.folder, splits.dev.folder)
     except Exception as error:
         lost = "the training ended, but not its error report"
         if isinstance(error, UserError):

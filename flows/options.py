@@ -60,7 +60,8 @@ def read_options(app: App, commands: Sequence[str], arguments: ArgumentCollectio
 
 def _split(argument: Argument, token: Token) -> list[str]:
     if not token.value.startswith(("[", "{")):
-        return [part for part in token.value.split(",") if part]
+        parts = [part for part in token.value.split(",") if part]
+        return parts or [token.value] * bool(token.value)  # "," is refused, not taken for nothing
     try:
         value = json.loads(token.value)
     except json.JSONDecodeError as error:

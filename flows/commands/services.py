@@ -15,7 +15,6 @@ from infra.services.deployments import deploy as deploy_flows
 from infra.services.prefect_status import next_run, progress_of, require_access, responds
 from infra.settings import LOOPBACK, settings
 from tasks.tracking import registry
-from tasks.tracking.client import server_url
 from tasks.tracking.orphaned_runs import ActiveRun, active_flow_runs
 
 START = "Start them with: bidaflow up"
@@ -34,14 +33,12 @@ def status() -> None:
     runs = [_run(run_id, run) for run_id, run in active_flow_runs().items()]
     show(
         f"Root       {settings().address or settings().root.resolve()}",
-        *([f"Prefect    {_answer(api)}"] if api else []),
+        *([f"Prefect    {mask_secrets(api)}"] if api else []),
         *(_services(record) if record or not api else []),
         *(runs or ["Running    no flow run"]),
         f"Next run   {_next_run(record, api)}",
     )
-    champions = _champions()
-    server = server_url(settings().tracking_uri)
-    show(*([f"MLflow     {server} responds"] if server else []), *champions)
+    show(*_champions())
 
 
 def deploy() -> None:
@@ -68,15 +65,6 @@ def _named_server(record: ServicesRecord | None) -> str | None:
     """The API in PREFECT_API_URL, unless it is that of `bidaflow up`."""
     api = os.environ.get("PREFECT_API_URL")
     return None if record and api == f"{record.prefect_url}/api" else api
-
-
-def _answer(api: str) -> str:
-    """Whether a Prefect server responds and accepts the login."""
-    try:
-        require_access(api)
-    except UserError as error:
-        return str(error)
-    return f"{mask_secrets(api)} responds"
 
 
 def _services(record: ServicesRecord | None) -> list[str | Table]:
@@ -122,7 +110,7 @@ def _next_run(record: ServicesRecord | None, api: str | None) -> str:
     try:
         run = next_run(api)
     except (httpx.HTTPError, httpx.InvalidURL):
-        return "unknown, as the request to Prefect failed"
+        return "unknown, as the request to Prefect failed: `bidaflow doctor` says why"
     if run is None:
         return "none scheduled"
     zone = getattr(run.time.tzinfo, "key", run.time.tzname())

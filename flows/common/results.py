@@ -10,7 +10,6 @@ from infra.artifacts.manifest import content_digest, digest_of
 from infra.artifacts.stage import Output
 from tasks.datasets.paths import not_used
 from tasks.reports.run_report import VariantScores
-from tasks.stages import reporting_errors
 
 COLUMNS = {
     "dev/em": ("EM", ".2f"),
@@ -23,11 +22,6 @@ COLUMNS = {
     "examples_per_second": ("examples/s", ".0f"),
     "seconds": ("training s", ".0f"),
 }
-
-
-def error_report(splits: Splits, trained: Output) -> Output:
-    """The error report on a variant; its MLflow run gets a copy."""
-    return reporting_errors(splits.name, trained.folder, splits.dev.folder)
 
 
 @dataclass(frozen=True)

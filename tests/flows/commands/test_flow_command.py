@@ -239,6 +239,10 @@ def test_unknown_variants_get_a_list_of_known_ones() -> None:
     assert line.endswith("char-elmo, or FILE.py:NAME.")
 
 
+def test_lone_comma_is_not_an_empty_list() -> None:
+    assert refused("--variants", ",").startswith("--variants ,: unknown variant")
+
+
 def test_unknown_fields_in_json_are_named() -> None:
     message = refused("--data.mix", '{"files": ["a.json"], "wieght": 2}')
     assert message == "--data.mix item 1, wieght 2: unknown field."
