@@ -16,10 +16,10 @@ from infra.masking import mask_secrets
 HINT = "--help lists all options."
 # What is allowed, by pydantic's type of an error; other errors have words of their own.
 ALLOWED = {
-    "greater_than_equal": "at least {ge}",
-    "greater_than": "above {gt}",
-    "less_than_equal": "at most {le}",
-    "less_than": "below {lt}",
+    "greater_than_equal": "at least {ge:g}",
+    "greater_than": "above {gt:g}",
+    "less_than_equal": "at most {le:g}",
+    "less_than": "below {lt:g}",
     "int_parsing": "a whole number",
     "int_from_float": "a whole number",
     "float_parsing": "a number",
@@ -104,9 +104,8 @@ def _line(option: str, detail: Any) -> str:
     place = f" item {index + 1}, {'.'.join(map(str, fields))}" if fields else ""
     value, context = detail["input"], detail.get("ctx", {})
     typed = "" if isinstance(value, dict) else f" {shlex.quote(str(value))}"  # else a whole group
-    allowed = (
-        ALLOWED[detail["type"]].format(**context) if detail["type"] in ALLOWED else detail["msg"]
-    )
-    reason = allowed.removeprefix("Value error, ").removesuffix(".")
+    words = ALLOWED.get(detail["type"])
+    reason = words.format(**context) if words else detail["msg"].removeprefix("Value error, ")
     hint = did_you_mean(str(value), context.get("expected", "").split("'")[1::2])
-    return f"{'.'.join([option, *names]).replace('_', '-')}{place}{typed}: {reason}.{hint}"
+    name = ".".join([option, *names]).replace("_", "-")
+    return f"{name}{place}{typed}: {reason.removesuffix('.')}.{hint}"

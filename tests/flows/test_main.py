@@ -90,14 +90,14 @@ def test_wrong_arguments_get_a_suggestion(
 def test_every_wrong_value_is_named(root: Path) -> None:
     wrong = {
         "--data.seed -3": "at least 0",
-        "--data.dev-share 1": "below 1.0",
+        "--data.dev-share 1": "below 1",
         "--variants cahr": "unknown variant; expected one of: baseline, char, ",
         "--training.epochs many": "a whole number",
         "--training.dropout nan": "a finite number",
         "--training.precision half": "'float32' or 'bfloat16'",
         "--vectors.dimension 5000": "at most 2000",
         "--resources.workers 0": "at least 1",
-        "--promotion.min-gain -1": "at least 0.0",
+        "--promotion.min-gain -1": "at least 0",
     }
     done = bidaflow(root, "retrain", *" ".join(wrong).split())
     assert (done.returncode, done.stdout) == (2, "")
