@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +22,6 @@ from models.batching import (
     ResidentExamples,
     Types,
     make_batch,
-    padded_width,
     shuffled_batches,
     sorted_batches,
 )
@@ -89,11 +87,6 @@ def test_handles_missing_target_and_empty_question() -> None:
     assert batch.type_words[batch.question].tolist() == [[NULL] + [PADDING] * (QUESTION_STEP - 1)]
     assert (batch.start.tolist(), batch.end.tolist()) == ([-1], [-1])
     assert batch.type_characters.shape[1] == 3, "only as wide as the batch's own words"
-
-
-@pytest.mark.parametrize(("tokens", "places"), [(0, 8), (7, 8), (8, 16), (15, 16), (16, 24)])
-def test_padded_width_counts_null_token_and_rounds_up(tokens: int, places: int) -> None:
-    assert padded_width(np.array([0, tokens]), 8) == places
 
 
 def test_words_are_truncated_at_max_characters() -> None:
@@ -231,12 +224,6 @@ def test_short_questions_change_no_sorted_batch(
     short = np.minimum(np.arange(len(lengths)) % 19, lengths)
     batches = as_lists(list(sorted_batches(lengths, short, *limits)))
     assert batches == as_lists(list(sorted_batches(lengths, 0 * lengths, *limits)))
-
-
-def test_row_above_the_budget_gets_its_own_batch() -> None:
-    contexts, questions = np.array([3, 50, 3, 60, 2]), np.array([1, 1, 1, 1, 40])
-    batches = as_lists(list(sorted_batches(contexts, questions, 10)))
-    assert batches == [[0, 2], [4], [1], [3]]
 
 
 def test_no_rows_give_no_batches() -> None:

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 import models.configs.presets
 from infra.settings import CHECKOUT
-from models.batching import Examples, Ragged, Types, make_batch
+from models.batching import Examples, make_batch
 from models.bidaf import BiDAF
 from models.configs.presets import PRESETS
 from models.modules.layers import MASKED
 from models.span_decoding import best_spans
-from tests.factories.models import WORDS, make_examples, make_model, make_types, small
+from tests.factories.models import make_examples, make_model, make_types, small
 
 TYPES = make_types()
 all_presets = pytest.mark.parametrize("name", PRESETS)
@@ -72,14 +72,6 @@ def test_parameter_count_matches_documentation(name: str) -> None:
     assert re.search(row, (CHECKOUT / "docs" / "variants.md").read_text("utf-8"), re.MULTILINE)
 
 
-@all_presets
-def test_word_vectors_are_frozen_and_not_in_state_dict(name: str) -> None:
-    model = make_model(small(name))
-    assert not model.words.word_vectors.requires_grad
-    assert not any("word_vectors" in key for key in model.state_dict())
-    assert set(model.state_dict()) == {key for key, _ in model.named_parameters()}
-
-
 @settings(max_examples=15)
 @given(
     name=st.sampled_from(list(PRESETS)),
@@ -101,18 +93,6 @@ def test_padding_does_not_change_logits(
 
 
 @all_presets
-def test_batched_answers_equal_single_answers(name: str) -> None:
-    model = make_model(small(name, hidden_size=20), seed=1, scale=2.0).double()
-    examples = make_examples([30, 1, 7, 18, 2, 25], [5, 1, 9, 0, 2, 12])
-    first, last, score, _ = best_spans(*logits(model, examples, list(range(6))), 5)
-    for i in range(6):
-        own_first, own_last, own_score, _ = best_spans(*logits(model, examples, [i]), 5)
-        assert (own_first.item(), own_last.item()) == (first[i].item(), last[i].item())
-        assert own_score.item() == pytest.approx(score[i].item(), abs=1e-9)
-    assert len({tuple(span) for span in torch.stack([first, last], 1).tolist()}) > 2
-
-
-@all_presets
 @pytest.mark.parametrize(("tokens", "question"), [(1, 1), (1, 0), (1, 6), (9, 1), (9, 0)])
 def test_smallest_inputs_give_valid_spans(name: str, tokens: int, question: int) -> None:
     model = make_model(small(name))
@@ -123,75 +103,6 @@ def test_smallest_inputs_give_valid_spans(name: str, tokens: int, question: int)
     first, last, score, _ = best_spans(start, end, 15)
     assert 1 <= first.item() <= last.item() <= tokens
     assert score.item() < 0
-
-
-@all_presets
-def test_logits_depend_on_the_question(name: str) -> None:
-    examples = make_examples([9, 9], [3, 3])
-    same_context = Examples(
-        examples.contexts,
-        examples.questions,
-        np.array([0, 0]),
-        examples.span_start,
-        examples.span_end,
-        examples.impossible,
-        examples.context_layers,
-        examples.question_layers,
-    )
-    start, _ = logits(make_model(small(name)), same_context, [0, 1])
-    assert not torch.allclose(start[0], start[1], atol=1e-4)
-
-
-def make_spelled_types(word: int, characters: list[list[int]]) -> Types:
-    """Types that all have the same word; types 2, 3… have the given characters."""
-    return Types(
-        np.array([0, 1] + [word] * len(characters), dtype=np.int32),
-        Ragged.from_rows([[], [1], *characters]),
-    )
-
-
-def start_of(model: BiDAF, types: Types) -> torch.Tensor:
-    examples = Examples(
-        contexts=Ragged.from_rows([[2, 3]]),
-        questions=Ragged.from_rows([[2]]),
-        context_of=np.array([0]),
-        span_start=np.array([0]),
-        span_end=np.array([0]),
-        impossible=np.array([False]),
-    )
-    model.eval()
-    with torch.no_grad():
-        out: torch.Tensor = model(make_batch(examples, types, np.array([0]), model.max_characters))[
-            0
-        ]
-    return out
-
-
-def test_characters_distinguish_unknown_words() -> None:
-    """Both words are unknown: only their characters differ."""
-    types, other = make_spelled_types(1, [[5, 6], [7]]), make_spelled_types(1, [[5, 6], [8, 9, 10]])
-    char, baseline = make_model(small("char")), make_model(small("baseline"))
-    assert not torch.allclose(start_of(char, types), start_of(char, other), atol=1e-6)
-    assert torch.equal(start_of(baseline, types), start_of(baseline, other))
-
-
-def test_long_words_are_truncated() -> None:
-    model = make_model(small("char"))
-    word = [5] * 7 + [9] * 293
-    cut, longer = make_spelled_types(5, [[4], word[:8]]), make_spelled_types(5, [[4], word])
-    assert torch.equal(start_of(model, longer), start_of(model, cut))
-    assert not torch.equal(
-        start_of(model, longer), start_of(model, make_spelled_types(5, [[4], word[:7]]))
-    )
-
-
-def test_model_uses_the_given_word_vectors() -> None:
-    vectors = torch.zeros(WORDS, 4)
-    vectors[7] = 1.0
-    model = BiDAF(small("baseline").model, vectors, 20)
-    batch = make_batch(make_examples([3]), TYPES, np.array([0]), model.max_characters)
-    actual = model.words.embed_types(batch)
-    assert torch.equal(actual, vectors[batch.type_words])
 
 
 def test_recurrent_init_is_orthogonal_with_forget_bias() -> None:
@@ -208,23 +119,3 @@ def test_recurrent_init_is_orthogonal_with_forget_bias() -> None:
             assert biases.tolist() == [[bias] * layer.hidden_size for bias in forget]
             for gate in layer.weight_hh_l0.chunk(gates):
                 torch.testing.assert_close(gate @ gate.T, torch.eye(layer.hidden_size))
-
-
-def test_presets_build_expected_layer_sizes() -> None:
-    """Parts of the forward pass, identified by the layer sizes that differ between presets."""
-    built = {
-        name: BiDAF(variant.model, torch.zeros(9, 100), 100, layers_shape=(3, 640))
-        for name, variant in PRESETS.items()
-    }
-    assert built["char-elmo"].encoder.layers[0].ahead.input_size == 100 + 640
-    assert built["elmo"].encoder.layers[0].ahead.input_size == 200 + 640
-    assert [built[name].words.size for name in ("char", "seo2016", "kim-char")] == [100, 200, 625]
-    assert [built[name].words.size for name in ("char-only", "docqa")] == [100, 200]
-    assert built["char-only"].words.word_vectors.shape == (9, 0)
-    assert built["seo2016"].output.encoder.layers[0].ahead.input_size == 800 + 600
-    assert built["char"].output.encoder.layers[0].ahead.input_size == 200
-    for name in ("char-selfattn", "char-selfattn-dot"):
-        assert built[name].matching.encoder.layers[0].ahead.input_size == 2 * 600
-        assert built[name].modeling.layers[0].ahead.input_size == 150
-        assert built[name].output.start_attention.in_features == 600
-    assert built["char-selfattn-v1"].output.start_attention.in_features == 60

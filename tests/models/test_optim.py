@@ -1,5 +1,7 @@
 """The learning-rate schedule, and that the trainer follows it."""
 
+from typing import Any
+
 import pytest
 
 from models.configs.variant import TrainingConfig
@@ -14,29 +16,27 @@ def rates(steps_in_epoch: int, **changes: object) -> list[float]:
     return [learning_rate(config, step, step / steps_in_epoch) for step in steps]
 
 
-def test_constant_schedule_keeps_the_learning_rate() -> None:
-    assert rates(3) == [0.5] * 6
+@pytest.mark.parametrize(
+    ("steps", "changes", "expected"),
+    [
+        (3, {}, [0.5] * 6),
+        (2, {"schedule": "linear"}, [0.5, 0.375, 0.25, 0.125]),
+        (2, {"schedule": "linear", "decay_epochs": 1}, [0.5, 0.5, 0.5, 0.25]),
+        (2, {"schedule": "linear", "decay_epochs": 9}, [0.5, 0.375, 0.25, 0.125]),
+        (3, {"warmup_steps": 4}, [0.125, 0.25, 0.375, 0.5, 0.5, 0.5]),
+        (1, {"warmup_steps": 1}, [0.5, 0.5]),
+        (2, {"schedule": "linear", "warmup_steps": 2}, [0.25, 0.375, 0.25, 0.125]),
+    ],
+)
+def test_warmup_and_decay_are_multiplied(
+    steps: int, changes: dict[str, Any], expected: list[float]
+) -> None:
+    assert rates(steps, **changes) == pytest.approx(expected)
 
 
-def test_linear_decay_ends_at_zero() -> None:
-    assert rates(2, schedule="linear") == pytest.approx([0.5, 0.375, 0.25, 0.125])
-
-
-def test_decay_can_be_limited_to_the_last_epochs() -> None:
-    assert rates(2, schedule="linear", decay_epochs=1) == pytest.approx([0.5, 0.5, 0.5, 0.25])
-    assert rates(2, schedule="linear", decay_epochs=9) == rates(2, schedule="linear")
+def test_decay_epochs_need_a_decay() -> None:
     with pytest.raises(ValueError, match=r"decay_epochs has no effect with schedule 'constant'"):
         TrainingConfig(decay_epochs=1)
-
-
-def test_warmup_rises_linearly_then_stays_constant() -> None:
-    assert rates(3, warmup_steps=4) == pytest.approx([0.125, 0.25, 0.375, 0.5, 0.5, 0.5])
-    assert rates(1, warmup_steps=1) == [0.5, 0.5]
-
-
-def test_warmup_and_decay_are_multiplied() -> None:
-    actual = rates(2, schedule="linear", warmup_steps=2)
-    assert actual == pytest.approx([0.25, 0.375, 0.25, 0.125])
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adadelta"])

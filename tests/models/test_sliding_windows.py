@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import models.predict
-from models.batching import CONTEXT_STEP, Batch, Examples, Ragged, make_batch
+from models.batching import Examples, Ragged, make_batch
 from models.bidaf import BiDAF
 from models.configs.variant import TrainingConfig, Window
 from models.predict import predict
@@ -250,23 +250,6 @@ def test_unnormalized_logits_compare_across_windows(name: str) -> None:
         start, end = examples.span_start[i] + 1, examples.span_end[i] + 1
         expected.append(-float(normal[0, start] + normal[1, end]))
     assert nlls == pytest.approx(np.array(expected), abs=1e-9)
-
-
-def test_batches_stay_within_the_token_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models.predict, "EVALUATION_TOKENS", 60)
-    read: list[tuple[int, ...]] = []
-    model = make_model(small("baseline"))
-    forward = model.forward
-
-    def recording_forward(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        read.append(tuple(batch.context.shape))
-        return forward(batch)
-
-    monkeypatch.setattr(model, "forward", recording_forward)
-    predict(model, make_examples([700, 5, 30]), TYPES, 3, Window(12, 4))
-    assert {width for _, width in read} == {CONTEXT_STEP}  # 12 tokens and a null token, rounded up
-    assert max(rows for rows, _ in read) * 13 <= 60
-    assert sum(rows for rows, _ in read) >= 700 / 4
 
 
 @pytest.mark.parametrize("window", [None, Window(12, 4)])

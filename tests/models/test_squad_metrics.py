@@ -1,7 +1,3 @@
-import json
-import time
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,12 +42,6 @@ WORDS = st.lists(st.sampled_from(VOCABULARY), max_size=5).map(" ".join)
 )
 def test_normalizes_example_answers(text: str, normal: str) -> None:
     assert normalize_answer(text) == normal
-
-
-@given(st.text())
-def test_normalization_collapses_white_space(text: str) -> None:
-    normal = normalize_answer(text)
-    assert normal == " ".join(normal.split())
 
 
 @pytest.mark.parametrize(
@@ -132,40 +122,6 @@ def test_rejects_mismatched_counts_and_no_questions() -> None:
         mean_scores([])
 
 
-@given(st.lists(st.tuples(WORDS, st.lists(WORDS, max_size=3)), min_size=1))
-def test_exact_match_never_exceeds_f1_or_avna(rows: list[tuple[str, list[str]]]) -> None:
-    def has_words(text: str) -> bool:
-        return text == "" or normalize_answer(text) != ""
-
-    kept = [(text, golds) for text, golds in rows if all(map(has_words, [text, *golds]))]
-    for row in score_questions([text for text, _ in kept], [golds for _, golds in kept], v2=True):
-        assert row.em <= row.f1 <= 1
-        assert row.em <= row.avna
-
-
 def test_article_only_answer_has_em_above_avna() -> None:
     (row,) = score_questions(["the"], [[]], v2=True)
     assert (row.em, row.avna) == (1, 0)
-
-
-@given(WORDS, WORDS)
-def test_f1_is_symmetric(first: str, second: str) -> None:
-    assert f1(first, [second]) == f1(second, [first])
-
-
-@pytest.mark.parametrize(("name", "v2"), [("dev-v1.1", False), ("dev-v2.0", True)])
-def test_first_gold_answers_score_100_on_real_dev_sets(
-    shared_data: Path, name: str, v2: bool
-) -> None:
-    articles = json.loads((shared_data / "squad" / f"{name}.json").read_text("utf-8"))["data"]
-    questions = [qa for a in articles for p in a["paragraphs"] for qa in p["qas"]]
-    golds = [[answer["text"] for answer in qa["answers"]] for qa in questions]
-    normalize_answer.cache_clear()
-    start = time.thread_time()
-    first = [texts[0] if texts else "" for texts in golds]
-    scores = mean_scores(score_questions(first, golds, v2=v2))
-    assert time.thread_time() - start < 30
-    assert scores.count == (11_873 if v2 else 10_570)
-    assert scores.em == 100
-    assert scores.avna == 100
-    assert scores.f1 > 99.99

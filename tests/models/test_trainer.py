@@ -1,4 +1,4 @@
-"""The training loop: learning, averaged weights, bitwise resuming, and several workers."""
+"""The training loop: losses, averaged weights, bitwise resuming, and several workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -24,10 +24,7 @@ from models.optim import AveragedWeights
 from models.predict import predict, span_nll
 from models.trainer import Diverged, Reading, Trainer
 from tests.factories.models import (
-    MEMORIZING,
-    WORDS,
     make_examples,
-    make_layers,
     make_model,
     make_types,
     small,
@@ -62,64 +59,7 @@ def readings_of(trainer: Trainer, examples: Examples) -> list[Reading]:
     return readings
 
 
-# Learning
-
-
-def answerable(n: int) -> Examples:
-    """Each question is a word that occurs once in its context; it and the next word answer it.
-
-    Every fourth question is a word that does not occur in its context.
-    """
-    random = np.random.default_rng(0)
-    contexts, questions, starts = [], [], []
-    for i in range(n):
-        words = random.permutation(np.arange(2, WORDS))
-        tokens = int(random.integers(5, 12))
-        start = -1 if i % 4 == 3 else int(random.integers(0, tokens - 1))
-        contexts.append(words[:tokens].tolist())
-        questions.append([int(words[start])])
-        starts.append(start)
-    start = np.array(starts)
-    return Examples(
-        contexts=Ragged.from_rows(contexts),
-        questions=Ragged.from_rows(questions),
-        context_of=np.arange(n),
-        span_start=start,
-        span_end=np.where(start < 0, -1, start + 1),
-        impossible=start < 0,
-        context_layers=make_layers([len(words) for words in contexts]),
-        question_layers=make_layers([1] * n),
-    )
-
-
-IN_ALL_TESTS = ("char-only", "char-selfattn", "docqa")
-"""Presets that together have every kind of layer; only `make test-all` trains the others."""
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize(
-    "name",
-    [
-        name if name in IN_ALL_TESTS else pytest.param(name, marks=pytest.mark.full)
-        for name in PRESETS
-    ],
-)
-def test_memorizes_24_examples(name: str) -> None:
-    variant = small(
-        name,
-        **MEMORIZING,
-    )
-    trainer, examples = make_trainer(variant), answerable(24)
-    before = trainer.train_epoch(examples, TYPES)
-    for _ in range(29):
-        after = trainer.train_epoch(examples, TYPES)
-    predictions, nlls = trainer.predict(examples, TYPES)
-    actual = predictions.answers(0.0)
-    assert actual.span_start.tolist() == examples.span_start.tolist()
-    assert actual.span_end.tolist() == examples.span_end.tolist()
-    assert after.nll < 0.3 < 2 < before.nll
-    assert nlls.mean() < 0.3
-    assert ((predictions.no_answer_score > np.log(0.5)) == examples.impossible).all()
+# Losses and gradients
 
 
 PARTS = ("", "_attention", "_modeling")
@@ -183,19 +123,6 @@ def test_adadelta_gets_its_settings() -> None:
     (changed,) = trainer.optimizer.param_groups
     assert isinstance(trainer.optimizer, torch.optim.Adadelta)
     assert (changed["lr"], changed["rho"], changed["eps"]) == (1.0, 0.95, 1e-8)
-
-
-def test_first_adadelta_step_matches_the_paper() -> None:
-    """Zeiler (2012), algorithm 1, with zero accumulators, times the learning rate."""
-    rate, rho, epsilon = 0.5, 0.95, 1e-4
-    variant = small("baseline", learning_rate=rate, rho=rho, epsilon=epsilon, clip_norm=1e9)
-    trainer = make_trainer(variant)
-    before = cloned(trainer)
-    trainer.train_epoch(make_examples([5, 6]), TYPES)
-    for name, weight in trainer.averages.live.items():
-        g = weight.grad
-        change = rate * epsilon**0.5 / ((1 - rho) * g**2 + epsilon).sqrt() * g
-        torch.testing.assert_close(weight.detach(), before[f"weights.{name}"] - change)
 
 
 def test_adam_gets_its_settings() -> None:
@@ -349,19 +276,6 @@ def test_resumed_epoch_counts_the_time_of_both_parts(
     assert reported.seconds < 100.2 < trainer.seconds
 
 
-def test_second_epoch_differs_from_the_first() -> None:
-    """Otherwise the tests above could not detect whether the epoch number is resumed."""
-    variant = small("baseline", batch_size=2)
-    examples = make_examples([5, 6, 7, 8, 9, 4])
-    trainer, other = make_trainer(variant), make_trainer(variant)
-    tensors, random, counters = checkpoint(trainer)
-    trainer.train_epoch(examples, TYPES)
-    other.resume(tensors, random, {**counters, "epoch": 1})
-    other.train_epoch(examples, TYPES)
-    name = "weights.output.start_modeling.weight"
-    assert not torch.equal(trainer.tensors()[name], other.tensors()[name])
-
-
 def test_interrupted_epoch_reports_its_own_steps() -> None:
     variant = small("baseline", batch_size=2, dropout=0.0)
     trainer, other = make_trainer(variant), make_trainer(variant)
@@ -407,23 +321,6 @@ def test_bfloat16_is_close_to_float32(name: str) -> None:
 
 
 # Workers
-
-
-VARIANT = small("baseline")
-
-
-@settings(max_examples=30)
-@given(rows=st.lists(st.integers(0, 99), min_size=1, max_size=12, unique=True), n=st.integers(1, 5))
-def test_worker_shares_make_up_the_global_batch(rows: list[int], n: int) -> None:
-    seen, weight = [], 0.0
-    for rank in range(n):
-        share, row_weight = make_trainer(VARIANT, rank=rank, world_size=n)._share(np.array(rows))
-        assert len(share) > 0
-        if row_weight:
-            seen += share.tolist()
-            weight += row_weight * len(share) / n
-    assert sorted(seen) == sorted(rows)
-    assert weight == pytest.approx(1)
 
 
 def gradients(trainer: Trainer, examples: Examples) -> list[Tensor]:
@@ -534,19 +431,6 @@ def test_workers_predict_the_same_as_one(workers: int, monkeypatch: pytest.Monke
         np.testing.assert_array_equal(nlls, expected_nlls, strict=True)
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3])
-def test_steps_do_not_depend_on_worker_count(world_size: int) -> None:
-    examples = make_examples([5] * 9)
-    for rank in range(world_size):
-        trainer = make_trainer(small("baseline"), rank=rank, world_size=world_size)
-        readings = readings_of(trainer, examples)
-        assert [(r.step, r.epoch_step, r.steps_in_epoch) for r in readings] == [
-            (1, 1, 3),
-            (2, 2, 3),
-            (3, 3, 3),
-        ]
-
-
 # Selection of rows for training and prediction
 
 
@@ -559,13 +443,6 @@ def test_long_contexts_are_skipped_but_still_answered() -> None:
     assert len(actual.span_start) == 6
     assert (actual.span_start >= 0).all()
     assert (actual.span_end < examples.context_lengths).all()
-
-
-def test_skips_long_questions_and_rows_without_target() -> None:
-    examples = make_examples([5, 5, 5, 5, 5], [3, 9, 3, 3, 3])
-    examples.span_start[2] = examples.span_end[2] = -1
-    trainer = make_trainer(small("baseline", batch_size=1, max_question_tokens=8))
-    assert len(readings_of(trainer, examples)) == 3
 
 
 def test_epoch_reports_loss_padding_and_speed() -> None:
@@ -619,15 +496,6 @@ def test_nll_is_computed_only_for_rows_with_a_target() -> None:
         expected = span_nll(*model(batch), batch.start, batch.end).numpy()
     assert nlls[[0, 3]] == pytest.approx(expected, abs=1e-5)
     assert np.isnan(nlls).tolist() == (~without.has_target).tolist() == [False, True, True, False]
-
-
-def test_nll_without_any_target_is_nan() -> None:
-    nothing = replace(
-        make_examples([5, 6]), span_start=np.array([-1, -1]), span_end=np.array([-1, -1])
-    )
-    actual, nlls = predict(make_model(small("baseline")), nothing, TYPES, 15)
-    assert np.isnan(nlls).all()
-    assert np.isfinite(actual.span_score).all()
 
 
 def test_only_training_applies_dropout() -> None:

@@ -100,13 +100,6 @@ def test_dropout_applies_to_character_embeddings() -> None:
     assert (read[0] == 0).double().mean().item() == pytest.approx(0.5, abs=0.03)
 
 
-def test_handles_words_of_1_and_300_characters() -> None:
-    cnn = make_cnn(5)
-    words = [[7], [1 + i % 8 for i in range(300)]]
-    assert_close(cnn(padded_words(words)), torch.stack([convolved(cnn, w) for w in words]))
-    assert_close(cnn(padded_words(words[:1])), convolved(cnn, words[0]).unsqueeze(0))
-
-
 def test_ignores_windows_of_padding_only() -> None:
     """A window of padding alone would give ReLU(bias) = 100, more than any real window gives."""
     cnn = make_cnn(2, size=1, filters=1)

@@ -185,16 +185,6 @@ def test_residual_self_attention_matches_reference(
         assert_close(actual[b, :length], residual(layer, attention[b, :length]))
 
 
-def test_tokens_do_not_attend_to_themselves() -> None:
-    layer = make_residual(3, 2, 0)
-    mask = make_mask([4, 1], extra=1)
-    weights = layer.weights(random_tensor(0, 2, 5, 4), mask)
-    assert weights.diagonal(dim1=1, dim2=2).eq(0).all()
-    assert weights[0, :4, :4].sum(1).lt(1).all()
-    assert weights[0, :, 4:].eq(0).all()
-    assert weights[1, 0].eq(0).all(), "a context of one token has no others"
-
-
 def test_residual_self_attention_passes_gradcheck() -> None:
     check_gradients(make_residual(2, 1, 0), random_tensor(0, 2, 4, 2), make_mask([3, 1], extra=1))
 
