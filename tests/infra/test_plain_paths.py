@@ -1,8 +1,5 @@
 """Links by which paths with special characters have plain ones."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,8 +7,6 @@ import pytest
 from infra import plain_paths
 from infra.errors import UserError
 from infra.plain_paths import SPECIAL, plain
-from infra.settings import CHECKOUT
-from tests.factories.special_path import environment_in, remove_links
 
 
 def test_plain_path_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,29 +42,3 @@ def test_links_of_others_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     plain_paths.LINKS.symlink_to(tmp_path / "own")
     with pytest.raises(UserError, match="not a private folder of yours"):
         plain(tmp_path / "a b")
-
-
-WHERE = """
-from infra import environment
-environment.apply()
-import os, sys
-import ray
-print(sys.executable, ray.__file__, os.environ["TMPDIR"], sep="\\n")
-"""
-
-
-def test_process_has_plain_paths(tmp_path: Path) -> None:
-    folder = tmp_path / "a b's [c]"
-    python = environment_in(folder)
-    variables = {**os.environ, "TMPDIR": str(folder), "BIDAFLOW_ROOT": str(tmp_path / "root")}
-    variables.pop("RAY_TMPDIR", None)
-    variables["PYTHONPATH"] = str(CHECKOUT)
-    done = subprocess.run(
-        [python, "-c", WHERE], env=variables, capture_output=True, text=True, check=True
-    )
-    executable, ray, temporary = map(Path, done.stdout.splitlines())
-    for path in (executable, ray, temporary):
-        assert not SPECIAL.search(str(path)) and path.exists()
-    assert executable.samefile(sys.executable)
-    assert temporary.samefile(folder)
-    remove_links(folder)

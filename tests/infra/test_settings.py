@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from infra.errors import UserError
 from infra.settings import CHECKOUT, NodeGroup, Settings, settings, variable_of
@@ -14,10 +13,6 @@ from tests.factories.cli import bidaflow
 def unset_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in Settings.model_fields:
         monkeypatch.delenv(variable_of(name), raising=False)
-
-
-def test_checkout_is_the_repository_root() -> None:
-    assert Path(__file__).relative_to(CHECKOUT) == Path("tests/infra/test_settings.py")
 
 
 def test_defaults_stay_inside_the_checkout() -> None:
@@ -90,22 +85,6 @@ def test_empty_variable_means_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in Settings.model_fields:
         monkeypatch.setenv(variable_of(name), "")
     assert settings() == default
-
-
-def test_ignores_variables_without_the_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
-    default = settings()
-    for name in ("ROOT", "MIRROR", "MLFLOW_TRACKING_URI", "root"):
-        monkeypatch.setenv(name, "elsewhere")
-    assert settings() == default
-
-
-def test_settings_are_immutable() -> None:
-    with pytest.raises(ValidationError):
-        settings().mirror = None  # type: ignore[misc]
-
-
-def test_every_field_has_a_description() -> None:
-    assert all(field.description for field in Settings.model_fields.values())
 
 
 @pytest.mark.parametrize(

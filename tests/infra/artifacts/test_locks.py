@@ -46,13 +46,6 @@ def is_free(path: Path) -> bool:
         return free
 
 
-def test_shared_lock_blocks_exclusive_lock(tmp_path: Path) -> None:
-    path = tmp_path / "a.lock"
-    with held_elsewhere("shared", path), shared_lock(path):
-        assert not is_free(path)
-    assert is_free(path)
-
-
 def test_shared_lock_is_one_that_nfs_gives(tmp_path: Path) -> None:
     """NFSv4 refuses shared locks on files that are open for writing only."""
     with shared_lock(tmp_path / "a.lock") as file:

@@ -4,12 +4,9 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from prefect import flow
 
 from infra.artifacts.manifest import MANIFEST, content_digest, stages_folder, write_manifest
@@ -71,37 +68,12 @@ def test_other_machine_fetches_the_same_files(
     assert list(fetched.parent.iterdir()) == [fetched]
 
 
-@settings(max_examples=10)
-@given(
-    st.dictionaries(
-        st.text("abcxyz", min_size=1).map(lambda name: f"{name}.bin"),
-        st.binary(max_size=200) | st.just(bytes(3 << 20)),
-        max_size=5,
-    )
-)
-def test_any_folder_returns_unchanged(files: dict[str, bytes]) -> None:
-    with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BIDAFLOW_ROOT", f"file://{name}/shared")
-        patch.setenv("BIDAFLOW_CACHE", f"{name}/cache")
-        patch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", "http://mlflow:5000")
-        built = content(build(files))
-        shutil.rmtree(final_folder())
-        assert fetch(final_folder())
-        assert content(final_folder()) == built
-
-
 def test_manifest_is_written_last(store: ObjectStore) -> None:
     build(FILES)
     written = [request for request in store.requests if request.startswith("PUT")]
     places = list(dict.fromkeys(written))
     assert places[-1].endswith(f"/write/{KEY}/{MANIFEST}")
     assert len(places) == 3, "files with equal content are published once"
-
-
-def test_unpublished_stage_is_not_fetched(store: ObjectStore) -> None:
-    assert not is_published(final_folder())
-    assert not fetch(final_folder())
-    assert not final_folder().parent.exists()
 
 
 def test_second_builder_takes_the_published_files(
@@ -207,11 +179,6 @@ def test_local_root_sends_no_request(object_store_server: ObjectStore, root: Pat
 
 
 # Errors of the store
-
-
-def test_store_that_works_passes_the_check(store: ObjectStore) -> None:
-    require_store()
-    assert below_root(store) == []
 
 
 def test_missing_bucket_is_refused(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:

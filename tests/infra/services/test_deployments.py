@@ -26,17 +26,14 @@ def test_services_share_the_callers_folders(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """They run in the checkout, where a relative folder would be another one."""
+    names = {"ROOT": "runs", "MIRROR": "data", "CACHE": "cache", "JOB_TEMPLATE": "template.json"}
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BIDAFLOW_ROOT", "runs")
-    monkeypatch.setenv("BIDAFLOW_MIRROR", "data")
-    monkeypatch.setenv("BIDAFLOW_CACHE", "cache")
-    monkeypatch.setenv("BIDAFLOW_JOB_TEMPLATE", "template.json")
+    for name, folder in names.items():
+        monkeypatch.setenv(f"BIDAFLOW_{name}", folder)
     (tmp_path / "template.json").touch()
     environment = command_environment()
-    assert environment["BIDAFLOW_ROOT"] == str(tmp_path.resolve() / "runs")
-    assert environment["BIDAFLOW_MIRROR"] == str(tmp_path.resolve() / "data")
-    assert environment["BIDAFLOW_CACHE"] == str(tmp_path.resolve() / "cache")
-    assert environment["BIDAFLOW_JOB_TEMPLATE"] == str(tmp_path.resolve() / "template.json")
+    for name, folder in names.items():
+        assert environment[f"BIDAFLOW_{name}"] == str(tmp_path.resolve() / folder)
 
 
 def test_copied_root_restores_none_of_the_originals(

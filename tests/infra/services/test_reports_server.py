@@ -1,16 +1,14 @@
 """The server of the report pages, over HTTP."""
 
-import threading
 from collections.abc import Iterator
 from functools import partial
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
 import pytest
 
 from infra.services.reports_server import ReportsHandler
-from infra.settings import LOOPBACK
+from tests.factories.http_server import http_server
 
 
 @pytest.fixture
@@ -26,11 +24,8 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def url(folder: Path) -> Iterator[str]:
-    handler = partial(ReportsHandler, directory=str(folder))
-    with ThreadingHTTPServer((LOOPBACK, 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://{LOOPBACK}:{server.server_port}"
-        server.shutdown()
+    with http_server(partial(ReportsHandler, directory=str(folder))) as url:
+        yield url
 
 
 def test_serves_pages_that_browsers_check_for_changes(url: str) -> None:

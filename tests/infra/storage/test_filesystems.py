@@ -12,9 +12,14 @@ import pytest
 from infra.storage.filesystems import atomic_local_filesystem, persistent_s3
 
 
-def test_partial_write_keeps_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "list.json"
-    path.write_text("old")
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file with an earlier content."""
+    (tmp_path / "list.json").write_text("old")
+    return tmp_path / "list.json"
+
+
+def test_partial_write_keeps_the_old_file(path: Path) -> None:
     stream = atomic_local_filesystem().open_output_stream(str(path))
     stream.write(b"n")
     stream.flush()
@@ -22,7 +27,7 @@ def test_partial_write_keeps_the_old_file(tmp_path: Path) -> None:
     stream.write(b"ew")
     stream.close()
     assert path.read_text() == "new"
-    assert list(tmp_path.iterdir()) == [path]
+    assert list(path.parent.iterdir()) == [path]
 
 
 @contextmanager
@@ -37,9 +42,7 @@ def room_for(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("parts", [[100], [40, 60], [30_000, 20_000], [40, 60, 20_000]])
-def test_failed_write_keeps_the_old_file(tmp_path: Path, parts: list[int]) -> None:
-    path = tmp_path / "list.json"
-    path.write_text("old")
+def test_failed_write_keeps_the_old_file(path: Path, parts: list[int]) -> None:
     with (
         pytest.raises(OSError, match="too large"),
         room_for(50),
@@ -48,12 +51,10 @@ def test_failed_write_keeps_the_old_file(tmp_path: Path, parts: list[int]) -> No
         for part in parts:
             stream.write(b"n" * part)
     assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
+    assert list(path.parent.iterdir()) == [path]
 
 
-def test_abandoned_write_keeps_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "list.json"
-    path.write_text("old")
+def test_abandoned_write_keeps_the_old_file(path: Path) -> None:
     stream = atomic_local_filesystem().open_output_stream(str(path))
     stream.write(b"n")
     del stream
