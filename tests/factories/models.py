@@ -1,10 +1,7 @@
 """Tiny examples and models for the tests of models/."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,17 +16,6 @@ WORDS = 40
 VECTOR_SIZE = 6
 CHARACTERS = 20
 LAYERS_SHAPE = (3, 4)  # of contextual vectors
-
-
-MEMORIZING: dict[str, Any] = {
-    "hidden_size": 16,
-    "batch_size": 8,
-    "optimizer": "adam",
-    "learning_rate": 0.01,
-    "dropout": 0.0,
-    "ema_decay": 0.8,
-}
-"""Settings with which a small model memorises a few examples."""
 
 
 def make_types(seed: int = 0, longest: int = 10) -> Types:

@@ -1,7 +1,5 @@
 """Attention weights of whole models: those of the forward pass, and 0 at padding."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Ragged rows, batches, and the order of batches."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The whole model: parameter counts, layer sizes, effect of padding, and smallest inputs."""
 
-from __future__ import annotations
-
 import inspect
 import re
 

@@ -1,7 +1,5 @@
 """When a training stops, and the reason it reports."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Windows over long contexts, compared with plain loops, and models that read them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -16,8 +14,7 @@ from models.bidaf import BiDAF
 from models.configs.variant import TrainingConfig, Window
 from models.predict import predict
 from models.sliding_windows import Windows, count_trainable, cut, select_for_epoch
-from models.trainer import Trainer
-from tests.factories.models import MEMORIZING, WORDS, make_examples, make_model, make_types, small
+from tests.factories.models import make_examples, make_model, make_types, small
 
 TYPES = make_types()
 
@@ -280,42 +277,6 @@ def test_batches_respect_pair_budget(
     model.register_forward_pre_hook(lambda _, batch: read.append(len(batch[0].context)))
     predict(model, make_examples([70, 50, 20, 20], [2] * 4), TYPES, 3, window)
     assert sorted(read) == rows
-
-
-# Learning
-
-
-def needles(n: int, tokens: int) -> Examples:
-    """Each question is a word that occurs once in its long context; it and the next answer it."""
-    random = np.random.default_rng(0)
-    contexts = [random.permutation(np.arange(2, WORDS))[:tokens] for _ in range(n)]
-    start = random.integers(0, tokens - 1, n)
-    return Examples(
-        contexts=Ragged.from_rows([context.tolist() for context in contexts]),
-        questions=Ragged.from_rows([[int(c[s])] for c, s in zip(contexts, start, strict=True)]),
-        context_of=np.arange(n),
-        span_start=start,
-        span_end=start + 1,
-        impossible=np.zeros(n, dtype=bool),
-    )
-
-
-@pytest.mark.heavy
-def test_learns_answers_in_long_contexts() -> None:
-    variant = small(
-        "baseline",
-        **MEMORIZING,
-        max_answer_tokens=4,
-        max_context_tokens=12,
-        window_stride=6,
-    )
-    trainer, examples = Trainer(make_model(variant, 0), variant.training), needles(24, 34)
-    for _ in range(40):
-        trainer.train_epoch(examples, TYPES)
-    actual, nlls = trainer.predict(examples, TYPES)
-    right = (actual.span_start == examples.span_start) & (actual.span_end == examples.span_end)
-    assert right.mean() > 0.9
-    assert nlls.mean() < 1
 
 
 def test_windows_have_the_layers_of_their_tokens() -> None:

@@ -1,7 +1,5 @@
 """The best span, compared with an exhaustive search."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

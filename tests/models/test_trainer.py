@@ -1,12 +1,8 @@
 """The training loop: losses, averaged weights, bitwise resuming, and several workers."""
 
-from __future__ import annotations
-
-import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -250,30 +246,6 @@ def test_resuming_does_not_modify_the_checkpoint() -> None:
     other.resume(*kept)
     other.train_epoch(RESUMED, TYPES)
     assert all(torch.equal(kept[0][key], value) for key, value in before.items()), "aliased"
-
-
-def test_resumed_epoch_counts_the_time_of_both_parts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ticks = itertools.count(step=0.001)  # time passes only when the clock is read
-    clock = SimpleNamespace(perf_counter=lambda: next(ticks))
-    monkeypatch.setattr(models.trainer, "time", clock)
-    trainer = make_trainer(small("baseline"))
-
-    def after_a_step(reading: Reading) -> bool:
-        for _ in range(200):
-            clock.perf_counter()
-        return False
-
-    trainer.train_epoch(RESUMED, TYPES)
-    reported = readings_of(trainer, RESUMED)[0]
-    tensors, random, counters = checkpoint(trainer)
-    counters |= {"epoch": 1, "position": 1, "nll": 0.0, "seconds": 100.0, "epoch_began": 90.0}
-    trainer.resume(tensors, random, counters)
-    epoch = trainer.train_epoch(RESUMED, TYPES, after_a_step)
-    assert 10.2 < epoch.seconds < 10.3
-    assert epoch.examples_per_second == pytest.approx(8 / epoch.seconds, rel=1e-3)
-    assert reported.seconds < 100.2 < trainer.seconds
 
 
 def test_interrupted_epoch_reports_its_own_steps() -> None:

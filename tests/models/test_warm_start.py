@@ -1,7 +1,5 @@
 """Warm starts: weights carried over from one model to the next."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The positions of each form of dropout in whole models."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from torch import Tensor, nn

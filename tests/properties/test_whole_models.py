@@ -3,8 +3,6 @@
 The tests of single blocks have their own references; these tests check how blocks are combined.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

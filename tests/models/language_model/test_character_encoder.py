@@ -1,6 +1,5 @@
 """Words become ELMo's character ids, and vectors that do not depend on the rest of the batch."""
 
-import numpy as np
 import torch
 
 from models.language_model.character_encoder import CharacterEncoder
@@ -26,13 +25,3 @@ def test_groups_by_length_change_no_vector() -> None:
     maxima = [convolution(embedded).amax(2) for convolution in encoder.convolutions]
     expected = encoder.projection(encoder.highway(torch.cat(maxima, 1).relu()))
     torch.testing.assert_close(encoder(characters), expected, atol=1e-6, rtol=0)
-
-
-def test_padding_takes_part_in_the_maximum() -> None:
-    torch.manual_seed(0)
-    encoder = CharacterEncoder(CONFIG)
-    characters = torch.from_numpy(encode_words(["ox"])).long()
-    before = encoder(characters)
-    with torch.no_grad():
-        encoder.embedding.weight[PADDING] += 10
-    assert np.abs((encoder(characters) - before).detach().numpy()).max() > 0.1

@@ -1,7 +1,5 @@
 """Attention, compared with its formula in plain loops."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given
@@ -11,16 +9,16 @@ from torch import Tensor, nn
 from models.configs.variant import QueryToContext
 from models.modules.attention import AttentionFlow
 from models.modules.layers import Dropout
-from tests.factories.gradcheck import (
+from tests.factories.blocks import (
     SEEDS,
     SIZES,
     assert_close,
-    check_gradients,
     few,
     make_mask,
     random_tensor,
+    softmax,
+    trilinear,
 )
-from tests.factories.numpy_attention import softmax, trilinear
 
 FORMS: list[QueryToContext] = ["starter", "max"]
 
@@ -72,14 +70,6 @@ def test_attention_flow_matches_reference(
     actual = attention(context, question, context_mask, question_mask)
     for b, (t, j) in enumerate(lengths):
         assert_close(actual[b, :t], attended(attention, context[b, :t], question[b, :j]))
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_attention_passes_gradcheck(form: QueryToContext) -> None:
-    masks = make_mask([3, 2]), make_mask([1, 2])
-    check_gradients(
-        make_attention(2, form, 0), random_tensor(0, 2, 3, 2), random_tensor(1, 2, 2, 2), *masks
-    )
 
 
 def test_dropout_affects_only_the_similarity() -> None:

@@ -1,7 +1,5 @@
 """The character CNN, compared with its formula in plain loops."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given
@@ -11,7 +9,7 @@ from torch import Tensor, nn
 from models.configs.variant import CharacterConfig
 from models.modules.char_cnn import CharacterCNN
 from models.modules.layers import Dropout
-from tests.factories.gradcheck import SEEDS, SIZES, assert_close, few
+from tests.factories.blocks import SEEDS, SIZES, assert_close, few
 
 
 def convolved(cnn: CharacterCNN, word: list[int]) -> Tensor:
@@ -108,21 +106,3 @@ def test_ignores_windows_of_padding_only() -> None:
         cnn.convolutions[0].weight.fill_(30.0)
         cnn.convolutions[0].bias.fill_(100.0)
     assert cnn(torch.tensor([[1, 1, 1, 0, 0, 0]])).tolist() == [[40.0]]
-
-
-def test_character_cnn_passes_gradcheck() -> None:
-    """Gradients of every weight except the padding vector, which is a constant 0."""
-    cnn = make_cnn(3, 2)
-    words = padded_words([[1, 2, 3, 4, 5], [6], [7, 8]])
-    names = [name for name, _ in cnn.named_parameters() if name != "embedding.weight"]
-    vectors = cnn.embedding.weight.detach()[1:].clone().requires_grad_()
-
-    def run(vectors: Tensor, *kernels: Tensor) -> Tensor:
-        weights = dict(zip(names, kernels, strict=True))
-        weights["embedding.weight"] = torch.cat([torch.zeros_like(vectors[:1]), vectors])
-        out: Tensor = torch.func.functional_call(cnn, weights, (words,))
-        return out
-
-    assert torch.autograd.gradcheck(run, (vectors, *(cnn.get_parameter(n) for n in names)))
-    cnn(words).sum().backward()
-    assert cnn.embedding.weight.grad[0].tolist() == [0.0, 0.0, 0.0]

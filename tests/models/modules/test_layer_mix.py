@@ -40,13 +40,6 @@ def test_mix_matches_the_equation() -> None:
     torch.testing.assert_close(mix(layers.half()), expected, atol=1e-2, rtol=1e-2)
 
 
-def test_dropout_is_only_for_training() -> None:
-    mix, layers = LayerMix(3, 0.5), torch.ones(4, 50, 3, 20)
-    dropped = mix.train()(layers)
-    assert 0.4 < (dropped == 0).float().mean() < 0.6
-    assert mix.eval()(layers).eq(1).all()
-
-
 @pytest.mark.parametrize(
     ("where", "places"), [("input", {"input"}), ("output", {"output"}), ("both", {*"io"})]
 )

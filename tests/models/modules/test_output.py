@@ -1,8 +1,5 @@
 """The output layers, compared with their formulas in plain loops over PyTorch's RNNs."""
 
-from __future__ import annotations
-
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,12 +8,11 @@ from torch import Tensor, nn
 from models.configs.variant import ModelConfig
 from models.modules.layers import MASKED
 from models.modules.output import ChainedOutput, SpanOutput
-from tests.factories.gradcheck import (
+from tests.factories.blocks import (
     LENGTHS,
     SEEDS,
     SIZES,
     assert_close,
-    check_gradients,
     few,
     make_mask,
     packed,
@@ -79,11 +75,3 @@ def test_output_layers_match_reference(
             assert isinstance(output, SpanOutput)
             expected = spans(output, own_g, own_m)
         assert_close(actual[:, b, :length], expected)
-
-
-@pytest.mark.parametrize("pointer", [*POINTERS, "chained"])
-def test_output_layers_pass_gradcheck(pointer: str) -> None:
-    output = make_output(pointer, 2, 2, 0)
-    check_gradients(
-        output, random_tensor(0, 2, 4, 2), random_tensor(1, 2, 4, 4), make_mask([3, 1], extra=1)
-    )

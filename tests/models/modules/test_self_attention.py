@@ -1,7 +1,5 @@
 """Self-attention, compared with its formula in plain loops."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given
@@ -18,18 +16,18 @@ from models.modules.self_attention import (
     SelfMatching,
     additive_scores,
 )
-from tests.factories.gradcheck import (
+from tests.factories.blocks import (
     LENGTHS,
     SEEDS,
     SIZES,
     assert_close,
-    check_gradients,
     few,
     make_mask,
     packed,
     random_tensor,
+    softmax,
+    trilinear,
 )
-from tests.factories.numpy_attention import softmax, trilinear
 
 KINDS: list[str] = ["additive", "dot", "elementwise"]
 
@@ -81,12 +79,6 @@ def test_self_matching_matches_reference(
         assert_close(actual[b, :length], packed(list(layer.encoder.layers), read, [length])[0])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_self_matching_passes_gradcheck(kind: str) -> None:
-    layer = make_matching(kind, 2, 2, 0)
-    check_gradients(layer, random_tensor(0, 2, 4, 2), make_mask([3, 1], extra=1))
-
-
 def naive(attending: Tensor, attended: Tensor, weight: Tensor) -> Tensor:
     return torch.tanh(attending.unsqueeze(2) + attended.unsqueeze(1)) @ weight
 
@@ -117,11 +109,6 @@ def test_chunked_additive_scores_match_naive_ones(
     assert_close(actual, expected)
     for gradient, expected_gradient in zip(actual_gradients, expected_gradients, strict=True):
         assert_close(gradient, expected_gradient)
-
-
-def test_additive_scores_pass_gradcheck() -> None:
-    inputs = [random_tensor(0, 2, 3, 2), random_tensor(1, 2, 4, 2), random_tensor(2, 2)]
-    assert torch.autograd.gradcheck(additive_scores, [x.requires_grad_() for x in inputs])
 
 
 @pytest.mark.parametrize("scale", [0.1, 3.0, 12.0])
@@ -183,10 +170,6 @@ def test_residual_self_attention_matches_reference(
     actual = layer(attention, mask)
     for b, length in enumerate(lengths):
         assert_close(actual[b, :length], residual(layer, attention[b, :length]))
-
-
-def test_residual_self_attention_passes_gradcheck() -> None:
-    check_gradients(make_residual(2, 1, 0), random_tensor(0, 2, 4, 2), make_mask([3, 1], extra=1))
 
 
 @pytest.mark.gpu

@@ -1,15 +1,15 @@
-"""Shapes, masks and double-precision comparisons for the tests of single blocks."""
+"""Shapes, masks and reference formulas in double precision, for the tests of single blocks."""
 
-from __future__ import annotations
-
+import math
 from collections.abc import Sequence
 
 import torch
 from hypothesis import settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from models.modules.attention import TrilinearSimilarity
 from models.modules.rnn import BidirectionalRNN
 
 LENGTHS = st.lists(st.integers(1, 6), min_size=1, max_size=4)
@@ -32,19 +32,6 @@ def assert_close(actual: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(actual, expected, rtol=0, atol=1e-9)
 
 
-def check_gradients(module: nn.Module, *inputs: Tensor) -> None:
-    """Compare the gradients by the weights and by the inputs with finite differences."""
-    names = [name for name, _ in module.named_parameters()]
-
-    def run(*tensors: Tensor) -> Tensor:
-        weights = dict(zip(names, tensors, strict=False))
-        out: Tensor = torch.func.functional_call(module, weights, tensors[len(names) :])
-        return out
-
-    floating = [x.requires_grad_() if x.is_floating_point() else x for x in inputs]
-    assert torch.autograd.gradcheck(run, (*module.parameters(), *floating))
-
-
 def packed(layers: Sequence[BidirectionalRNN], x: Tensor, lengths: list[int]) -> Tensor:
     """The output of PyTorch's own bidirectional layers, with these weights, on packed sequences."""
     cell, hidden = type(layers[0].ahead), layers[0].ahead.hidden_size
@@ -58,3 +45,15 @@ def packed(layers: Sequence[BidirectionalRNN], x: Tensor, lengths: list[int]) ->
     sequence = pack_padded_sequence(x, torch.tensor(lengths), True, enforce_sorted=False)
     out, _ = pad_packed_sequence(reference(sequence)[0], True, total_length=x.shape[1])
     return out
+
+
+def trilinear(similarity: TrilinearSimilarity, left: Tensor, right: Tensor) -> list[list[Tensor]]:
+    """w·[h; u; h∘u] + b of each pair (h, u)."""
+    parts = (similarity.context_weight, similarity.question_weight, similarity.product_weight)
+    w = torch.cat([part.flatten() for part in parts])
+    return [[w @ torch.cat([h, u, h * u]) + similarity.bias[0] for u in right] for h in left]
+
+
+def softmax(logits: list[Tensor]) -> list[Tensor]:
+    exponentials = [math.e**x for x in logits]
+    return [e / sum(exponentials) for e in exponentials]
