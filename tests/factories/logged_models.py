@@ -19,14 +19,13 @@ from models.configs.variant import (
     VariantConfig,
 )
 from tasks.embeddings.contextual.frozen_bilm import layers_shape
-from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.store import load_word_vectors
 from tasks.inference.model_folder import TrainedModel, save_model
-from tasks.text.build_vocabulary import VocabularyConfig, build_vocabulary
 from tasks.text.vocabulary import Lexicon
 from tasks.tracking.registry import TRAINED_CONTEXTS
 from tests.factories.splits import ingest
 from tests.factories.vectors import write_lines
+from tests.factories.vocabularies import write_vocabulary
 
 CONTEXT = "The mill stands on the hill. The inn stands by the river."
 MODEL_INPUT = [
@@ -57,14 +56,11 @@ def save_untrained_model(
     """Save a small untrained model below `root`, with contextual vectors of a language model if
     there is one; returns its folder."""
     split = ingest(root / "split", (CONTEXT, [row["question"] for row in MODEL_INPUT]))
-    (root / "vectors").mkdir()
-    (root / "vocabulary").mkdir()
     rows = [f"{word} {i / 9:.3f} 0.5 -0.5" for i, word in enumerate(CONTEXT.lower().split())]
     source = write_lines(root / "vectors.txt", *{row.split()[0]: row for row in rows}.values())
-    select_vectors(root / "vectors", source, CONTEXT.lower().split(), 0)
-    parameters = VocabularyConfig(min_count=1, min_character_count=1)
-    build_vocabulary(root / "vocabulary", split, [], root / "vectors", parameters)
-    vectors = torch.from_numpy(load_word_vectors(root / "vocabulary", root / "vectors"))
+    counts = {"min_count": 1, "min_character_count": 1}
+    selected, vocabulary = write_vocabulary(root, [split], source, **counts)
+    vectors = torch.from_numpy(load_word_vectors(vocabulary, selected))
     torch.manual_seed(0)
     contextual = ContextualConfig(where="both") if bilm else None
     config = ModelConfig(
@@ -73,13 +69,12 @@ def save_untrained_model(
         contextual=contextual,
         self_attention=self_attention,
     )
-    lexicon = Lexicon.load(root / "vocabulary")
     shape = layers_shape(bilm) if bilm else (0, 0)
-    characters = len(lexicon.character_indices) + 2
+    characters = len(Lexicon.load(vocabulary).character_indices) + 2
     model = BiDAF(config, vectors, characters, layers_shape=shape)
     weights = {name: p.detach() for name, p in model.named_parameters()}
     variant = VariantConfig("made", config)
-    trained = TrainedModel(variant, False, weights, vectors, root / "vocabulary", bilm=bilm)
+    trained = TrainedModel(variant, False, weights, vectors, vocabulary, bilm=bilm)
     save_model(root / "saved", trained)
     nothing = pa.table({"fingerprint": pa.array([], pa.binary(16))})
     pq.write_table(nothing, root / "saved" / TRAINED_CONTEXTS)

@@ -8,25 +8,19 @@ from threading import Event
 from infra.run_logger import logger
 
 
-class _Watcher(logging.Handler):
-    """Sets an event when a line with a text is logged."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.text, self.logged = text, Event()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if self.text in record.getMessage():
-            self.logged.set()
-
-
 @contextmanager
 def watched_log(text: str) -> Iterator[Event]:
     """Yield an event that is set when a line with this text is logged outside of flow runs."""
-    watcher, project = _Watcher(text), logger()
+    logged, project = Event(), logger()
     assert isinstance(project, logging.Logger)
-    project.addHandler(watcher)
+
+    def watch(record: logging.LogRecord) -> bool:
+        if text in record.getMessage():
+            logged.set()
+        return True
+
+    project.addFilter(watch)
     try:
-        yield watcher.logged
+        yield logged
     finally:
-        project.removeHandler(watcher)
+        project.removeFilter(watch)

@@ -1,16 +1,22 @@
-"""The processes of the Ray cluster that the tests started."""
+"""The processes of Ray clusters that the tests started."""
+
+from collections.abc import Iterable
 
 import psutil
 
 
 def processes_of_ray(name: str) -> list[psutil.Process]:
-    """The cluster's processes with this name in their command line."""
-    children = psutil.Process().children(recursive=True)
-    return [child for child in children if name in " ".join(_title(child))]
+    """The processes of this process's cluster with this name in their command line."""
+    return titled(psutil.Process().children(recursive=True), name)
 
 
-def _title(process: psutil.Process) -> list[str]:
+def titled(processes: Iterable[psutil.Process], name: str) -> list[psutil.Process]:
+    """The running processes with this name in their command line."""
+    return [process for process in processes if name in _title(process)]
+
+
+def _title(process: psutil.Process) -> str:
     try:
-        return process.cmdline()
+        return " ".join(process.cmdline())
     except psutil.Error:
-        return []
+        return ""

@@ -6,13 +6,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from models.span_decoding import Predictions
-from tasks.evaluation.evaluate import EvaluationSplit, evaluate, write_predictions
+from tasks.evaluation.evaluate import EvaluationSplit
 from tasks.reports.run_report import RunRecord, VariantScores
 from tasks.reports.training_report import report_variants
 from tasks.tracking.runs import Split
+from tests.factories.splits import predict_spans
 
 
 def history(epochs: int) -> list[dict[str, float]]:
@@ -38,12 +36,9 @@ def variant(
 
     `more` has the training's `history` and `config`, and facts. Returns its folder.
     """
-    start, end = np.array(spans).T
-    scores = np.linspace(-2, -0.1, len(spans))
     out = folder / f"variant-{len(list(folder.iterdir()))}"
     out.mkdir()
-    answers = Predictions(start, end, scores, scores - 1.0)
-    write_predictions(out / "predictions.parquet", split, evaluate(split, answers))
+    predict_spans(out, split, spans)
     config = more.pop("config", {"model": {"hidden_size": 100}})
     write_json(out / "history.json", more.pop("history", history(3)))
     write_json(out / "config.json", config)

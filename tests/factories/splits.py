@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from models.span_decoding import Predictions
 from tasks.data.ingest import ingest_articles
 from tasks.data.schema import Article, Paragraph, Question
+from tasks.evaluation.evaluate import EvaluationSplit, evaluate, write_predictions
 
 Tokens = list[tuple[int, int]]
 
@@ -49,6 +52,14 @@ def write_split(folder: Path, *, answered_only: bool = False) -> Path:
     pq.write_table(pa.table(contexts), folder / "contexts.parquet")
     pq.write_table(pa.table(columns), folder / "questions.parquet")
     return folder
+
+
+def predict_spans(folder: Path, split: EvaluationSplit, spans: list[tuple[int, int]]) -> None:
+    """Write predictions.parquet with these predicted token spans, in order of rising confidence."""
+    start, end = np.array(spans).T
+    scores = np.linspace(-2, -0.1, len(spans))
+    answers = Predictions(start, end, scores, scores - 1.0)
+    write_predictions(folder / "predictions.parquet", split, evaluate(split, answers))
 
 
 def ingest(folder: Path, *paragraphs: tuple[str, list[str]]) -> Path:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import torch
 from mlflow.tracking import MlflowClient
 
 from models.configs.presets import preset
@@ -11,17 +12,15 @@ from models.trainer import Trainer
 from tasks.data.ingest import ingest_articles
 from tasks.data.schema import Article
 from tasks.datasets.tiny import generate
-from tasks.embeddings.formats.select import select_vectors
-from tasks.embeddings.formats.source import PACKAGED
-from tasks.text.build_vocabulary import VocabularyConfig, build_vocabulary
+from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.text.encode import encode_split
-from tasks.text.split_texts import wanted_words
 from tasks.training.checkpoints import TrainingRecord, save_checkpoint
-from tasks.training.initialization import new_model
+from tasks.training.initialization import new_model, word_vectors_of
 from tasks.training.inputs import SplitFolders, TrainingData
 from tasks.training.outputs import write_outputs
 from tasks.training.ray_trainer import FitResult
 from tasks.training.worker import Job
+from tests.factories.vocabularies import write_vocabulary
 
 
 def prepare(folder: Path, articles: int = 4) -> TrainingData:
@@ -32,16 +31,11 @@ def prepare(folder: Path, articles: int = 4) -> TrainingData:
     train, dev = generate(7, articles, 1, 5)
     squad = {"train": train, "dev": dev, "validation": generate(8, articles, 1, 5)[1]}
     splits = {name: SplitFolders(folder / name, folder / f"encoded-{name}") for name in squad}
-    vectors, vocabulary = folder / "vectors", folder / "vocabulary"
-    for part in (vectors, vocabulary):
-        part.mkdir()
     for name, folders in splits.items():
         folders.ingested.mkdir()
         ingest_articles(map(Article.model_validate, squad[name]["data"]), folders.ingested)
     ingested = [folders.ingested for folders in splits.values()]
-    parameters = VocabularyConfig(pretrained_words=0)
-    select_vectors(vectors, PACKAGED, wanted_words(ingested, parameters.lower_case), 0)
-    build_vocabulary(vocabulary, ingested[0], ingested[1:], vectors, parameters)
+    vectors, vocabulary = write_vocabulary(folder, ingested)
     for folders in splits.values():
         folders.encoded.mkdir()
         encode_split(folders.encoded, folders.ingested, vocabulary)
@@ -52,6 +46,15 @@ def small(**changes: Any) -> VariantConfig:
     """`char`, small enough to train in seconds."""
     small = {"hidden_size": 8, "optimizer": "adam", "learning_rate": 0.01, "batch_size": 12}
     return preset("char").with_changes(**{**small, **changes})
+
+
+def save_warm_start(folder: Path, variant: VariantConfig, data: TrainingData) -> Path:
+    """Save a model with all weights 0.25, as `start_from` reads it; returns the folder."""
+    model, _ = new_model(variant, data)
+    weights = {name: torch.full_like(p, 0.25) for name, p in model.named_parameters()}
+    vectors = torch.from_numpy(word_vectors_of(variant, data))
+    save_model(folder / "model", TrainedModel(variant, True, weights, vectors, data.vocabulary))
+    return folder
 
 
 def make_job(folder: Path, data: TrainingData, variant: VariantConfig) -> Job:

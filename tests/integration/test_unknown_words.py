@@ -1,4 +1,4 @@
-"""Policies for words without a vector, from the word vectors to the served model."""
+"""Policies for words without a vector: their rows in the matrix, and the n-grams of a set."""
 
 import shutil
 from pathlib import Path
@@ -9,9 +9,7 @@ import pytest
 import torch
 
 from infra.artifacts.manifest import hash_file, origins
-from infra.errors import UserError
-from models.bidaf import BiDAF
-from models.configs.variant import ModelConfig, TrainingConfig, UnknownWords, VariantConfig
+from models.configs.variant import UnknownWords
 from models.word_representation import TrainedUnknown
 from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import stage_input
@@ -21,13 +19,11 @@ from tasks.embeddings.formats.store import (
     write_vectors,
 )
 from tasks.embeddings.formats.word_vectors import SUBWORDS, Subwords, WordSet
-from tasks.inference.model_folder import TrainedModel, save_model
-from tasks.inference.predictor import Predictor
 from tasks.stages import selecting_vectors
 from tasks.text.build_vocabulary import VocabularyConfig, build_vocabulary
-from tasks.text.split_texts import wanted_words
 from tests.factories.splits import ingest
 from tests.factories.stages import in_flow
+from tests.factories.vocabularies import write_vocabulary
 
 KNOWN = ["the", "owl", "sees"]
 
@@ -35,23 +31,15 @@ KNOWN = ["the", "owl", "sees"]
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A split, a fastText set that lacks "mouse" and "mice", and a vocabulary over both."""
-    return prepared(tmp_path, "The owl sees the mouse, mice, mouse.")
-
-
-def prepared(tmp_path: Path, context: str) -> Path:
-    """Folder of a split with one context and question, a small fastText set, and a vocabulary."""
-    split = ingest(tmp_path / "split", (context, ["Who sees?"]))
+    split = ingest(tmp_path / "split", ("The owl sees the mouse, mice, mouse.", ["Who sees?"]))
     rng = np.random.default_rng(0)
     subwords = Subwords(rng.standard_normal((50, 4)).astype(np.float32), 3, 6)
-    for name in ("set", "vectors", "vocabulary"):
-        (tmp_path / name).mkdir()
+    (tmp_path / "set").mkdir()
     chosen = WordSet(KNOWN, rng.standard_normal((3, 4)).astype(np.float32), subwords)
     write_vectors(tmp_path / "set", chosen, {"method": "fasttext"})
     subwords.save(tmp_path / "set")
     source = str(tmp_path / "set" / "vectors.parquet")
-    select_vectors(tmp_path / "vectors", source, wanted_words([split], True), 0)
-    parameters = VocabularyConfig(min_count=1)
-    build_vocabulary(tmp_path / "vocabulary", split, [], tmp_path / "vectors", parameters)
+    write_vocabulary(tmp_path, [split], source, min_count=1)
     return tmp_path
 
 
@@ -99,53 +87,6 @@ def test_only_unknown_words_have_trained_rows() -> None:
     assert unknown.vectors.grad.tolist() == [[0, 0], [1, 1]]
 
 
-def saved(folder: Path, policy: UnknownWords) -> Predictor:
-    """A model with its initial weights, saved and loaded."""
-    config = ModelConfig(hidden_size=4, unknown_words=policy, dropout=0.0)
-    variant = VariantConfig("made", config, TrainingConfig())
-    matrix = torch.from_numpy(matrix_of(folder, policy)[1])
-    torch.manual_seed(0)
-    model = BiDAF(
-        config, matrix, pq.read_metadata(folder / "vocabulary/characters.parquet").num_rows
-    )
-    subwords = folder / "vectors" / SUBWORDS if policy == "subword" else None
-    trained = TrainedModel(
-        variant, False, model.state_dict(), matrix, folder / "vocabulary", subwords
-    )
-    save_model(folder / policy, trained)
-    return Predictor.load(folder / policy)
-
-
-def test_served_model_composes_oov_words(folder: Path) -> None:
-    first = ("Who sees?", "The owlet sees the badger and the otter.")
-    second = ("Who sees?", "The ferret sees the polecat and the stoat.")
-    zero, subword = saved(folder, "zero"), saved(folder, "subword")
-    assert [row["probability"] for row in zero.answer([first])] == [
-        row["probability"] for row in zero.answer([second])
-    ]
-    one, other = subword.answer([first])[0], subword.answer([second])[0]
-    assert one["probability"] != other["probability"]
-    together = subword.answer([first, second, first])
-    assert [row["probability"] for row in together] == pytest.approx(
-        [one["probability"], other["probability"], one["probability"]], abs=1e-5
-    )
-    rows = subword.model.words.word_vectors.shape[0]
-    assert rows == 2 + len(subword.lexicon.word_indices), "the model itself does not grow"
-
-
-def test_served_model_composes_words_as_in_training(tmp_path: Path) -> None:
-    folder = prepared(tmp_path, "The owl sees O’Hara.")
-    words, matrix = matrix_of(folder, "subword")
-    assert "o'hara" in words and "o’hara" not in words
-    subwords = Subwords.load(folder / "vectors")
-    assert subwords is not None
-    np.testing.assert_array_equal(matrix[words.index("o'hara")], subwords.vector("o'hara"))
-    served = saved(folder, "subword")
-    unseen = ("O’Brien", "O'Brien")
-    one, other = served.answer([("Who sees?", f"The owl sees {name}.") for name in unseen])
-    assert one["probability"] == other["probability"]
-
-
 def test_ngrams_are_part_of_the_sets_identity(
     folder: Path, root: Path, prefect_server: None
 ) -> None:
@@ -172,11 +113,6 @@ def test_ngrams_are_kept_only_for_subword_models(folder: Path) -> None:
     facts = select_vectors(folder / "own", source, {"owl", "mouse"}, 0, compose_oov=False)
     assert facts["rows"] == 1
     assert [file.name for file in (folder / "own").iterdir()] == ["vectors.parquet"]
-
-
-def test_subword_policy_requires_ngrams(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="unknown_words is 'subword', but the vectors plain have"):
-        require_subwords(tmp_path, "plain")
 
 
 def test_equal_ngrams_give_equal_files(tmp_path: Path) -> None:

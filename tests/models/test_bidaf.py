@@ -1,4 +1,4 @@
-"""The whole model: parameter counts, layer sizes, effect of padding, and smallest inputs."""
+"""The whole model: parameter counts, effect of padding, smallest inputs, and initial weights."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""The mix of a language model's layers: its equation, its places, its gradient and its penalty."""
+"""The mix of a language model's layers: its equation, its places and its penalty."""
 
 from typing import Any
 

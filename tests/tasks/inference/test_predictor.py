@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 import regex
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 import models.predict
@@ -20,10 +18,8 @@ from tasks.evaluation.evaluate import load_split
 from tasks.inference.predictor import Predictor
 from tasks.inference.score_model import answer_split, unread_warning
 from tests.factories.answers import (
-    ABSOLUTE,
     COMMON,
     LONG,
-    RELATIVE,
     STRANGE,
     is_token_span,
     same_answers,
@@ -100,25 +96,6 @@ def test_contextual_answers_do_not_depend_on_the_batch(
     assert len({row["probability"] for row in singles}) > len(STRANGE) / 2
 
 
-def test_questions_about_a_context_share_its_group(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pairs = [("Which?", "One mill."), ("Who?", "One mill."), ("Where?", "One mill."), LONG, LONG]
-    for characters, sizes in ((1 << 18, [5]), (100, [3, 2]), (1, [3, 2])):
-        monkeypatch.setattr(predictor_module, "GROUP_CHARACTERS", characters)
-        assert [len(group) for group in predictor_module._groups(pairs)] == sizes
-
-
-def test_each_context_is_encoded_once(contextual: Predictor) -> None:
-    first, second = COMMON
-    encoded = contextual._encode([first, LONG, second])
-    assert encoded.examples.context_of.tolist() == [0, 1, 0]
-    assert len(encoded.examples.contexts) == 2
-    assert [offsets[-1][1] for offsets in encoded.context_offsets] == [
-        len(context) for _, context in (first, LONG, second)
-    ]
-
-
 def test_unpaired_surrogates_fail_no_request(contextual: Predictor) -> None:
     broken = ("Where\ud800 is it?", "The \udfffmill\ud83d stands \udc00 there.")
     replaced = ("Where\ufffd is it?", "The \ufffdmill\ufffd stands \ufffd there.")
@@ -168,27 +145,6 @@ def test_attention_comes_from_the_window_of_the_text(stride: int, predictor: Pre
         assert torch.equal(attention.weights.question_to_context, alone.question_to_context)
     short = reader.attention(*COMMON[0], around=10**6)
     assert short.context_offsets == predictor.attention(*COMMON[0]).context_offsets
-
-
-words = st.lists(
-    st.sampled_from([*CONTEXT.split(), "Zyx", "磨坊", "🏠", "don't", "3.5", "—", "a" * 40]),
-    min_size=1,
-    max_size=30,
-).map(" ".join)
-
-
-@settings(max_examples=25)
-@given(pairs=st.lists(st.tuples(words, words), min_size=1, max_size=5))
-def test_random_batches_are_answered_in_order(
-    pairs: list[tuple[str, str]], predictor: Predictor
-) -> None:
-    for (question, context), row in zip(pairs, predictor.answer(pairs), strict=True):
-        assert is_token_span(row, context, predictor.variant.training.max_answer_tokens)
-        # The spans may differ: with repeated words, several can be equally likely.
-        (alone,) = predictor.answer([(question, context)])
-        assert math.isclose(
-            row["probability"], alone["probability"], rel_tol=RELATIVE, abs_tol=ABSOLUTE
-        )
 
 
 def test_no_answer_is_given_only_if_most_likely(abstainer: Predictor) -> None:
@@ -245,18 +201,6 @@ def test_top_answers_of_long_texts_come_from_windows(predictor: Predictor) -> No
     assert rows[0]["probability"] != predictor.top_answers(*LONG, 1)[0]["probability"]
 
 
-def test_validation_threshold_is_used_on_request(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="this model has no threshold"):
-        Predictor.load(folder, "threshold")
-    copy = tmp_path / "model"
-    shutil.copytree(folder, copy)
-    config = json.loads((copy / "config.json").read_text())
-    chosen = {**config, "allow_no_answer": True, "threshold": -1e6}
-    (copy / "config.json").write_text(json.dumps(chosen))
-    assert all(row["answer"] == "" for row in Predictor.load(copy, "threshold").answer(COMMON))
-    assert any(row["answer"] for row in Predictor.load(copy).answer([*COMMON, *STRANGE.values()]))
-
-
 def test_threshold_for_another_share(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "model")
     file = tmp_path / "model" / "config.json"
@@ -270,10 +214,6 @@ def test_threshold_for_another_share(folder: Path, tmp_path: Path) -> None:
             Predictor.load(file.parent, "threshold", share)
     with pytest.raises(UserError, match="no effect with no_answer='argmax'"):
         Predictor.load(file.parent, "argmax", 0.3)
-
-
-def test_empty_batch_gives_no_answers(predictor: Predictor) -> None:
-    assert predictor.answer([]) == []
 
 
 @pytest.mark.parametrize("empty", ["", " \n\t\u00a0"])
@@ -347,19 +287,6 @@ def test_answers_do_not_cut_joined_emoji(predictor: Predictor) -> None:
     rows = predictor.top_answers("Who built it?", context, 1000)
     assert len(rows) > 50
     assert {row[side] for row in rows for side in ("start", "end")} <= borders
-
-
-def test_copied_model_folder_answers_the_same(
-    folder: Path, predictor: Predictor, tmp_path: Path
-) -> None:
-    shutil.copytree(folder, tmp_path / "elsewhere")
-    assert Predictor.load(tmp_path / "elsewhere").answer(COMMON) == predictor.answer(COMMON)
-
-
-def test_casing_affects_only_characters(predictor: Predictor) -> None:
-    indices = {predictor.lexicon.word(form) for form in ("mill", "Mill", "MILL")}
-    assert len(indices) == 1
-    assert predictor.lexicon.characters("mill") != predictor.lexicon.characters("MILL")
 
 
 def test_empty_questions_and_contexts_get_no_answer(predictor: Predictor, tmp_path: Path) -> None:

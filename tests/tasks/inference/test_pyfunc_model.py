@@ -17,7 +17,6 @@ import grimp
 import mlflow.pyfunc
 import pytest
 from mlflow.entities import LoggedModel
-from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from infra.settings import CHECKOUT
@@ -260,13 +259,6 @@ def test_schema_names_every_field(uri: str, model_uri: str) -> None:
     assert {field.name for field in answer.properties} == set(AnswerRow.__annotations__)
 
 
-def test_value_of_another_type_is_rejected(uri: str, model_uri: str) -> None:
-    mlflow.set_tracking_uri(uri)
-    model = mlflow.pyfunc.load_model(model_uri)
-    with pytest.raises(MlflowException, match="context"):
-        model.predict([{"question": "Where?", "context": 5}])
-
-
 LOAD_ELSEWHERE = """
 import json, sys
 import mlflow.pyfunc
@@ -321,11 +313,6 @@ def post(url: str, inputs: Sequence[Mapping[str, str | None]]) -> Any:
     )
     with urllib.request.urlopen(request, timeout=300) as response:
         return json.load(response)
-
-
-@pytest.mark.heavy
-def test_served_model_answers_posts(served: str, model_folder: Path) -> None:
-    assert post(served, MODEL_INPUT) == {"predictions": expected(model_folder)}
 
 
 @pytest.mark.heavy

@@ -217,25 +217,6 @@ def test_columns_show_scores_outside_glove(tmp_path: Path, out: Path) -> None:
     assert "<td>1,234</td>" in page
 
 
-def test_within_limit_columns_appear_only_if_needed(tmp_path: Path, out: Path) -> None:
-    for questions, expected in ((QUESTIONS - 1, "71.25"), (QUESTIONS, None)):
-        folder = training_folder(tmp_path / str(questions), f1_with_share(0.5))
-        manifest = json.loads((folder / "manifest.json").read_text())
-        within = {"dev/questions_within": questions, "dev/em_within": 61.0, "dev/f1_within": 71.25}
-        manifest["facts"]["scores"] |= within
-        (folder / "manifest.json").write_text(json.dumps(manifest))
-        (row,) = comparison_facts(out, [Cell("d", "v", "b")], [[folder]], [0])["rows"]
-        assert row.get("F1 within") == expected
-        assert row.get("questions within") == (f"{questions:,}" if expected else None)
-
-
-def test_single_seed_has_no_deviation(tmp_path: Path, out: Path) -> None:
-    facts = comparison_facts(
-        out, [Cell("d", "v", "b")], [[training_folder(tmp_path / "0", f1_with_share(0.5))]], [3]
-    )
-    assert facts["rows"][0]["F1"] == "50.00"
-
-
 def test_unfinished_comparison_shows_what_is_missing(out: Path, tmp_path: Path) -> None:
     cells = [Cell("d", "v", variant) for variant in ("a", "b", "c")]
     finished = [

@@ -143,12 +143,3 @@ def test_page_says_what_the_vectors_cover(tmp_path: Path) -> None:
     assert "The vectors have more of the words in another case" in pages[0]
     assert "own.vec has no vector for any word of the text." in pages[1]
     assert "not ready for training" in pages[1] and "not ready" not in pages[0]
-
-
-def test_answers_too_long_to_predict_are_named(tmp_path: Path) -> None:
-    split = ingest_questions(tmp_path / "own", [question("long", ("gold bar", 4))], repair=True)
-    training = TrainingConfig(max_answer_tokens=1)
-    facts = write_data_report(tmp_path, "own", checked(split), None, training)
-    (sentence,) = facts["too_long"]
-    assert sentence.startswith("100% of the answers have more than 1 tokens")
-    assert sentence in unescape(page(tmp_path))

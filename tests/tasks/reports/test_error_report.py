@@ -205,22 +205,6 @@ def test_questions_without_tokens_are_not_drawn(tmp_path: Path) -> None:
     assert len(drawings(error_page(run, split, "char"))) == 2
 
 
-def test_gold_tokens_are_marked_only_at_valid_offsets(tmp_path: Path, split: Path) -> None:
-    def marked(run: Path) -> list[ET.Element]:
-        drawn = drawings(error_page(run, split, "char"))
-        return [label for svg in drawn for label in svg.iter() if label.get("class") == "gold"]
-
-    run = untrained_run(tmp_path / "run", split, [*CORRECT[:2], *SPANS[2:]], "char", KNOWN)
-    assert marked(run)
-    questions = pq.read_table(split / "questions.parquet")
-    rows = questions.to_pylist()
-    for answer in (answer for row in rows for answer in row["answers"]):
-        answer["start"] = -1
-    moved = pa.Table.from_pylist(rows, schema=questions.schema)
-    pq.write_table(moved, split / "questions.parquet")
-    assert not marked(run)
-
-
 def test_reference_report_examples_are_drawn(shared_data: Path, tmp_path: Path) -> None:
     folder = tmp_path / "split"
     folder.mkdir()

@@ -202,14 +202,6 @@ def test_unreadable_record_leaves_out_its_run_alone(
     assert str(broken) in caplog.text
 
 
-def test_record_of_a_later_version_is_read(reports: Path) -> None:
-    """Its new fields are ignored."""
-    write(reports, run_record(1))
-    (file,) = (reports / "made").glob("*.json")
-    file.write_text(file.read_text().replace("{", '{"new": 1,', 1))
-    assert [record.name for record in read_records(reports / "made")] == ["run-1"]
-
-
 def test_hostile_names_are_escaped(reports: Path) -> None:
     hostile: dict[str, Any] = {
         "dataset": HOSTILE.replace("/", ""),

@@ -11,34 +11,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.embeddings.formats.select import select_vectors
-from tasks.text.build_vocabulary import VocabularyConfig, build_vocabulary, coverage
-from tasks.text.split_texts import (
-    wanted_words,
-)
+from tasks.text.build_vocabulary import coverage
 from tasks.text.vocabulary import UNKNOWN, Lexicon
 from tests.factories.splits import ingest
 from tests.factories.vectors import write_lines
+from tests.factories.vocabularies import write_vocabulary
 
 
 class Built:
     """A vocabulary built from a training text, another text, and the words of a vector set."""
 
     def __init__(self, folder: Path, train: str, other: str, vectors: str, **chosen: Any) -> None:
-        self.parameters = VocabularyConfig(
-            **{"min_count": 2, "min_character_count": 1, "pretrained_words": 0, **chosen}
-        )
-        self.splits = [ingest(folder / "a", (train, ["?"])), ingest(folder / "b", (other, ["?"]))]
-        self.out, self.vectors = folder / "vocabulary", folder / "vectors"
-        self.out.mkdir()
-        self.vectors.mkdir()
+        splits = [ingest(folder / "a", (train, ["?"])), ingest(folder / "b", (other, ["?"]))]
         lines = [f"{word} {row}.5" for row, word in enumerate(vectors.split())]
-        wanted = wanted_words(self.splits[:1], self.parameters.lower_case)
-        first = self.parameters.pretrained_words
-        select_vectors(self.vectors, write_lines(folder / "v.txt", *lines), wanted, first)
-        self.facts = build_vocabulary(
-            self.out, self.splits[0], self.splits[1:], self.vectors, self.parameters
-        )
+        source = write_lines(folder / "v.txt", *lines)
+        counts = {"min_count": 2, "min_character_count": 1}
+        _, self.out = write_vocabulary(folder, splits, source, **counts | chosen)
 
     def table(self, name: str) -> dict[str, list[Any]]:
         return pq.read_table(self.out / f"{name}.parquet").to_pydict()
@@ -61,7 +49,6 @@ def test_words_are_selected_and_ordered_by_count(tmp_path: Path) -> None:
     assert table["count"] == [0, 2, 3, 2, 1, 1]
     assert table["in_vectors"] == [False, False, False, True, True, True]
     assert table["index"] == list(range(6))
-    assert built.facts["words"] == 4
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -157,12 +144,6 @@ def test_types_match_the_stored_lexicon(tmp_path: Path) -> None:
     table, lexicon = built.table("types"), built.lexicon
     assert table["word"][2:] == [lexicon.word(form) for form in table["form"][2:]]
     assert table["characters"][2:] == [lexicon.characters(form) for form in table["form"][2:]]
-
-
-def test_special_token_text_is_an_unknown_word() -> None:
-    lexicon = Lexicon({"owl": 2}, {"o": 2}, lower_case=True)
-    assert lexicon.word("<padding>") == UNKNOWN
-    assert lexicon.word("<unknown>") == UNKNOWN
 
 
 def test_coverage_is_measured_with_and_without_case() -> None:

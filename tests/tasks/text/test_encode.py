@@ -15,28 +15,21 @@ from infra.errors import UserError
 from models.batching import Ragged
 from tasks.data.ingest import ingest_articles
 from tasks.data.readers import read_articles
-from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import PACKAGED
 from tasks.embeddings.formats.store import load_word_vectors
 from tasks.text import encode as encoding
-from tasks.text.build_vocabulary import VocabularyConfig, build_vocabulary
 from tasks.text.encode import encode_split
-from tasks.text.encoded import load_encoded, load_types
-from tasks.text.split_texts import wanted_words
-from tasks.text.vocabulary import UNKNOWN
+from tasks.text.encoded import load_encoded
 from tests.factories.splits import ingest
 from tests.factories.vectors import write_lines
+from tests.factories.vocabularies import write_vocabulary
 
 
-def encode(folder: Path, train: Path, other: Path, source: str, first: int = 0) -> dict[str, Any]:
+def encode(folder: Path, train: Path, other: Path, source: str) -> dict[str, Any]:
     """Run all stages from two ingested splits to `folder`/encoded, the encoded second split."""
-    for name in ("vectors", "vocabulary", "encoded"):
-        (folder / name).mkdir()
-    wanted = wanted_words([train], lower_case=True)
-    select_vectors(folder / "vectors", source, wanted, first)
-    parameters = VocabularyConfig(pretrained_words=first)
-    build_vocabulary(folder / "vocabulary", train, [other], folder / "vectors", parameters)
-    return encode_split(folder / "encoded", other, folder / "vocabulary")
+    _, vocabulary = write_vocabulary(folder, [train, other], source)
+    (folder / "encoded").mkdir()
+    return encode_split(folder / "encoded", other, vocabulary)
 
 
 def texts(split: Path, name: str, column: str) -> list[list[str]]:
@@ -78,7 +71,7 @@ def real(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Path:
     for name in ("dev-v1.1", "cs224n-dev-v2.0"):
         (folder / name).mkdir()
         ingest_articles(read_articles(shared_data / "squad" / f"{name}.json"), folder / name)
-    encode(folder, folder / "cs224n-dev-v2.0", folder / "dev-v1.1", PACKAGED, first=400_000)
+    encode(folder, folder / "cs224n-dev-v2.0", folder / "dev-v1.1", PACKAGED)
     return folder
 
 
@@ -109,18 +102,6 @@ def test_token_ids_stay_memory_mapped(real: Path) -> None:
     assert examples.contexts.values.dtype == np.int32
 
 
-def test_files_have_one_batch_and_a_fixed_schema(real: Path) -> None:
-    schemas = {
-        "contexts.arrow": "tokens: list<item: int32>",
-        "examples.arrow": "context: int32, question: list<item: int32>, span_start: int32, "
-        "span_end: int32, is_impossible: bool",
-    }
-    for name, schema in schemas.items():
-        file = pa.ipc.open_file(str(real / "encoded" / name))
-        assert file.num_record_batches == 1
-        assert ", ".join(f"{field.name}: {field.type}" for field in file.schema) == schema
-
-
 def test_several_batches_are_read_as_one(real: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "TOKENS_PER_BATCH", 100_000)
     (real / "in-batches").mkdir()
@@ -133,13 +114,6 @@ def test_several_batches_are_read_as_one(real: Path, monkeypatch: pytest.MonkeyP
             expected = getattr(getattr(one, name), array)
             np.testing.assert_array_equal(getattr(getattr(several, name), array), expected)
     np.testing.assert_array_equal(several.span_end, one.span_end)
-
-
-def test_most_real_tokens_have_a_word_vector(real: Path) -> None:
-    examples, types = load_encoded(real / "encoded"), load_types(real / "vocabulary")
-    words = types.words[examples.contexts.values]
-    matrix = load_word_vectors(real / "vocabulary", real / "vectors")
-    assert np.abs(matrix[words]).sum(1).astype(bool).mean() > 0.98
 
 
 def test_equal_inputs_give_equal_bytes(real: Path, tmp_path: Path) -> None:
@@ -163,35 +137,6 @@ def test_rejects_splits_missing_from_the_vocabulary(tmp_path: Path) -> None:
     encode(tmp_path, split, split, write_lines(tmp_path / "v.txt", "owl 1 2"))
     with pytest.raises(UserError, match="lacks 'emu' because it was built without this split"):
         encode_split(tmp_path / "encoded", other, tmp_path / "vocabulary")
-
-
-def test_literal_special_token_has_its_own_type(tmp_path: Path) -> None:
-    (tmp_path / "vocabulary").mkdir()
-    forms = pa.table({"form": ["<padding>", "<unknown>", "<unknown>"]})
-    pq.write_table(forms, tmp_path / "vocabulary" / "types.parquet")
-    (tmp_path / "split").mkdir()
-    tokens: dict[str, Any] = {"token_starts": [[0]], "token_ends": [[9]]}
-    contexts = pa.table({"text": ["<unknown>"], **tokens})
-    pq.write_table(contexts, tmp_path / "split" / "contexts.parquet")
-    targets: dict[str, Any] = {
-        "context_id": [0],
-        "span_start": [0],
-        "span_end": [0],
-        "is_impossible": [False],
-    }
-    questions = pa.table({"question": ["<unknown>"], **tokens, **targets})
-    pq.write_table(questions, tmp_path / "split" / "questions.parquet")
-    encode_split(tmp_path, tmp_path / "split", tmp_path / "vocabulary")
-    assert load_encoded(tmp_path).contexts[0].tolist() == [2]
-
-
-def test_types_start_with_padding_and_null(tmp_path: Path) -> None:
-    split = ingest(tmp_path / "split", ("owl owl", ["owl owl owl"]))
-    encode(tmp_path, split, split, write_lines(tmp_path / "v.txt", "owl 1 2"))
-    types = load_types(tmp_path / "vocabulary")
-    assert types.words.tolist() == [0, UNKNOWN, 2]
-    assert [types.characters[i].tolist() for i in range(2)] == [[], [UNKNOWN]]
-    assert len(types.characters[2]) == 3
 
 
 def test_word_vectors_follow_words_and_default_to_zero(tmp_path: Path) -> None:

@@ -72,10 +72,6 @@ def forget(training: Trained) -> None:
     MlflowClient(settings().tracking_uri).delete_run(training.run_id)
 
 
-def test_keeps_stages_of_kept_runs(two: tuple[Trained, Trained]) -> None:
-    assert pruned() == set()
-
-
 def test_removes_old_reports_but_keeps_their_records(
     two: tuple[Trained, Trained],
 ) -> None:

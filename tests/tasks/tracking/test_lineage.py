@@ -23,7 +23,7 @@ def test_stages_may_vanish_while_they_are_listed(root: Path) -> None:
     thread = Thread(target=remove_and_restore)
     thread.start()
     try:
-        listed = {frozenset(finished_stages()) for _ in range(500)}
+        listed = {frozenset(finished_stages()) for _ in range(100)}
     finally:
         stop.set()
         thread.join()

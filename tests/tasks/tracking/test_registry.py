@@ -31,15 +31,6 @@ def test_interrupted_rollback_can_be_repeated(root: Path, monkeypatch: pytest.Mo
     assert alias(registry.CHAMPION) == "1"
 
 
-def test_second_rollback_restores_the_newer_version() -> None:
-    register_versions(champion="2", previous="1")
-    uri = settings().tracking_uri
-    for champion, previous in (("1", "2"), ("2", "1")):
-        restored, replaced = registry.rollback(uri, NAME)
-        assert (restored.version, replaced and replaced.version) == (champion, previous)
-        assert (alias(registry.CHAMPION), alias(registry.PREVIOUS)) == (champion, previous)
-
-
 def test_version_of_a_deleted_run_is_tagged() -> None:
     register_versions()
     uri = settings().tracking_uri

@@ -11,10 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from infra.errors import UserError
 from models.configs.presets import preset
-from tasks.embeddings.formats.store import load_word_vectors
-from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.inference.trained_contexts import write_trained_contexts
-from tasks.tracking.registry import fetch_model
 from tasks.training.initialization import (
     leakage_warning,
     new_model,
@@ -22,7 +19,7 @@ from tasks.training.initialization import (
     word_vectors_of,
 )
 from tasks.training.inputs import TrainingData
-from tests.factories.training_data import prepare, small
+from tests.factories.training_data import prepare, save_warm_start, small
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +30,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
 @pytest.fixture
 def earlier(data: TrainingData, tmp_path: Path) -> Path:
     """A model with all weights 0.25 and its characters in the opposite order."""
-    model, _ = new_model(small(), data)
+    save_warm_start(tmp_path, small(), data)
     table = pq.read_table(data.vocabulary / "characters.parquet")
     rows = [0, 1, *range(len(table) - 1, 1, -1)]
-    vectors = torch.from_numpy(load_word_vectors(data.vocabulary, data.vectors))
-    weights = {n: torch.full_like(p, 0.25) for n, p in model.named_parameters()}
-    trained = TrainedModel(small(), True, weights, vectors, data.vocabulary)
-    save_model(tmp_path / "model", trained)
     pq.write_table(table.take(pa.array(rows)), tmp_path / "model" / "characters.parquet")
     return tmp_path
 
@@ -60,11 +53,8 @@ def test_model_starts_from_an_earlier_one(data: TrainingData, earlier: Path) -> 
 
 def test_model_without_word_vectors_is_warm_started(data: TrainingData, tmp_path: Path) -> None:
     variant = preset("char-only").with_changes(hidden_size=8)
-    model, _ = new_model(variant, data)
-    weights = {name: torch.full_like(p, 0.25) for name, p in model.named_parameters()}
-    vectors = torch.from_numpy(load_word_vectors(data.vocabulary, data.vectors))
-    save_model(tmp_path / "model", TrainedModel(variant, True, weights, vectors, data.vocabulary))
-    again, carried = new_model(variant, replace(data, start_from=tmp_path))
+    start = save_warm_start(tmp_path, variant, data)
+    again, carried = new_model(variant, replace(data, start_from=start))
     assert carried is not None
     assert all((parameter == 0.25).all() for parameter in again.parameters())
 
@@ -73,13 +63,9 @@ def test_warm_starts_keep_random_vectors(data: TrainingData, tmp_path: Path) -> 
     (tmp_path / "other").mkdir()
     other = prepare(tmp_path / "other", articles=3)
     variant = small(unknown_words="random")
-    model, _ = new_model(variant, data)
     before = torch.from_numpy(word_vectors_of(variant, data))
-    weights = {n: torch.full_like(p, 0.25) for n, p in model.named_parameters()}
-    trained = TrainedModel(variant, True, weights, before, data.vocabulary)
-    save_model(tmp_path / "model", trained)
     again = small(unknown_words="random", seed=variant.training.seed + 1)
-    started = replace(other, start_from=tmp_path)
+    started = replace(other, start_from=save_warm_start(tmp_path, variant, data))
     _, carried = new_model(again, started)
     assert carried is not None
     now = torch.from_numpy(word_vectors_of(again, started))
@@ -123,11 +109,3 @@ def test_warns_of_evaluation_data_in_a_warm_start(data: TrainingData, earlier: P
     write_trained_contexts(earlier / "model", data.validation.ingested, earlier / "model")
     both = "char: 25 of 25 validation questions and 25 of 25 dev questions are about"
     assert str(leakage_warning("char", warm)).startswith(both)
-
-
-def test_model_folder_is_copied(earlier: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    fetch_model(out, sorted((earlier / "model").iterdir()))
-    for file in (earlier / "model").iterdir():
-        assert (out / "model" / file.name).read_bytes() == file.read_bytes()

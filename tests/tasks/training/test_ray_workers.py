@@ -3,6 +3,7 @@
 import platform
 from pathlib import Path
 
+import pytest
 import ray
 import torch
 from ray.train import ControllerError
@@ -16,18 +17,16 @@ from tasks.training.ray_workers import (
 )
 
 
-def test_checkpoint_timing_uses_the_shared_clock() -> None:
+@pytest.mark.parametrize(
+    ("minutes", "expected"),
+    [(10, [False, False, True, False, False, True]), (0, [False] * 6)],
+)
+def test_checkpoint_timing_uses_the_shared_clock(minutes: float, expected: list[bool]) -> None:
     """The schedule ignores each worker's own clock: if one stopped to save and another did not,
     both would wait forever."""
-    schedule = CheckpointSchedule(minutes=10)
+    schedule = CheckpointSchedule(minutes=minutes)
     times = [100.0, 699.9, 700.0, 700.1, 1299.9, 1300.0]
-    due = [schedule.is_due(seconds) for seconds in times]
-    assert due == [False, False, True, False, False, True]
-
-
-def test_zero_minutes_mean_no_timed_checkpoints() -> None:
-    schedule = CheckpointSchedule(minutes=0)
-    assert not any(schedule.is_due(seconds) for seconds in (0.0, 1e6))
+    assert [schedule.is_due(seconds) for seconds in times] == expected
 
 
 def test_bfloat16_is_slow_on_x86_without_avx512() -> None:

@@ -6,17 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from mlflow.tracking import MlflowClient
 
 import models.predict
 from infra.errors import UserError
 from models.configs.presets import preset
-from tasks.embeddings.formats.store import load_word_vectors
-from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.inference.trained_contexts import write_trained_contexts
 from tasks.tracking import runs
-from tasks.training.initialization import new_model
+from tasks.training.inputs import TrainingData
 from tasks.training.train_variant import (
     count_trained_questions,
     log_kept_epoch,
@@ -25,7 +22,7 @@ from tasks.training.train_variant import (
     warn_of_long_texts,
 )
 from tests.factories.logs import watched_log
-from tests.factories.training_data import prepare, small
+from tests.factories.training_data import prepare, save_warm_start, small
 
 HISTORY = [
     {
@@ -45,6 +42,11 @@ HISTORY = [
         "dev/nll": 2.5,
     },
 ]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
+    return prepare(tmp_path_factory.mktemp("prepared"), articles=1)
 
 
 @pytest.mark.parametrize(("kept", "f1"), [(1, 60.0), (2, 50.0)])
@@ -67,9 +69,8 @@ def test_latest_scores_are_those_of_the_kept_epoch(tmp_path: Path, kept: int, f1
 
 
 def test_contexts_too_long_for_attention_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: TrainingData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = prepare(tmp_path, articles=1)
     require_short_contexts(data, preset("char-selfattn"))
     monkeypatch.setattr(models.predict, "EVALUATION_PAIRS", 81)  # eight tokens and the null token
     with pytest.raises(
@@ -81,28 +82,23 @@ def test_contexts_too_long_for_attention_are_refused(
 
 
 @pytest.mark.parametrize(("limit", "named"), [(1, True), (50, False)])
-def test_texts_too_long_to_train_on_are_named(tmp_path: Path, limit: int, named: bool) -> None:
-    data = prepare(tmp_path, articles=1)
+def test_texts_too_long_to_train_on_are_named(data: TrainingData, limit: int, named: bool) -> None:
     with watched_log("char: 100% of the questions have more than 1 tokens") as logged:
         warn_of_long_texts(data, preset("char").with_changes(max_question_tokens=limit))
     assert logged.is_set() == named
 
 
-def test_data_without_trainable_questions_are_refused(tmp_path: Path) -> None:
-    encoded = prepare(tmp_path, articles=1).train.encoded
+def test_data_without_trainable_questions_are_refused(data: TrainingData) -> None:
     training = preset("char").with_changes(max_context_tokens=3).training
     with pytest.raises(UserError, match="context of at most 3 tokens \\(max_context_tokens\\)"):
-        count_trained_questions(encoded, training)
+        count_trained_questions(data.train.encoded, training)
 
 
 def test_warm_start_on_evaluation_data_is_recorded(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    data: TrainingData, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    data, variant = prepare(tmp_path, articles=1), small()
-    weights = dict(new_model(variant, data)[0].named_parameters())
-    vectors = torch.from_numpy(load_word_vectors(data.vocabulary, data.vectors))
-    save_model(tmp_path / "model", TrainedModel(variant, True, weights, vectors, data.vocabulary))
-    warm = replace(data, start_from=tmp_path)
+    variant = small()
+    warm = replace(data, start_from=save_warm_start(tmp_path, variant, data))
     write_trained_contexts(tmp_path / "model", data.train.ingested, None)
     facts, tags = warm_start_facts(variant, warm)
     assert facts.keys() == tags.keys() == {"carried_over"} and not caplog.messages

@@ -353,12 +353,3 @@ def test_diverging_training_stops_with_a_user_error(
         run(tmp_path, data, variant, workers=2)
     warnings = [line for line in lines if SLOW_PRECISION in line]
     assert len(warnings) == is_slow("bfloat16", torch.device("cpu"))
-
-
-@pytest.mark.full
-def test_target_f1_stops_training(data: TrainingData, tmp_path: Path) -> None:
-    fitted = run(tmp_path, data, small(epochs=9, stop_at_f1=1e-3, learning_rate=0.03))
-    record = load_record(fitted.last)
-    assert record.ended is not None and "reached stop_at_f1" in record.ended
-    assert record.history[-1]["validation/f1"] >= 1e-3
-    assert all(entry["validation/f1"] < 1e-3 for entry in record.history[:-1])
