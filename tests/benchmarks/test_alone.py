@@ -18,7 +18,7 @@ from tasks.evaluation.evaluate import load_split
 from tests.factories.services import wait
 from tests.factories.training_data import prepare
 
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.heavy, pytest.mark.full]
 
 HIDE_PACKAGES = """\
 import sys
@@ -44,12 +44,10 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def start(
-    *arguments: str | Path, packages: Path = CHECKOUT, command: str = "train"
-) -> subprocess.Popen[str]:
-    """Start the command in its own process, with `packages` first on its import path."""
+def start(*arguments: str | Path, packages: Path = CHECKOUT) -> subprocess.Popen[str]:
+    """Start a training in its own process, with `packages` first on its import path."""
     return subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.alone", command, *arguments],
+        [sys.executable, "-m", "benchmarks.alone", "train", *arguments],
         cwd=CHECKOUT,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(packages), str(CHECKOUT)])},
         stderr=subprocess.PIPE,
@@ -124,30 +122,3 @@ def test_killed_training_goes_on_to_equal_scores(packed: Path, tmp_path: Path) -
     ]
     assert resumed["history"][: len(before)] == before
     assert resumed["kept_epoch"] == whole["kept_epoch"]
-
-
-def measured(command: str, packed: Path, packages: Path, *flags: str) -> list[dict[str, Any]]:
-    """What `profile` or `losses` measured."""
-    file = packages / "measured.json"
-    status, errors = run(packed, file, *flags, packages=packages, command=command)
-    assert status == 0, errors
-    result: list[dict[str, Any]] = json.loads(file.read_text())["measured"]
-    return result
-
-
-def test_profiles_steps_of_several_epochs(packed: Path, few_packages: Path) -> None:
-    flags = ["--variants", "baseline", "--batch-sizes", "5", "25", "--precisions", "float32"]
-    five, all_in_one = measured("profile", packed, few_packages, *flags, "--steps", "7")
-    assert (five["batch_size"], all_in_one["batch_size"]) == (5, 25)
-    for row in (five, all_in_one):
-        assert row["variant"] == "baseline" and row["precision"] == "float32"
-        speed = row["batch_size"] / row["seconds_a_step"]
-        assert row["examples_per_second"] == pytest.approx(speed, rel=0.01)
-        assert 0 < sum(row["operators"].values()) <= 1 and "device_busy" not in row
-
-
-def test_losses_of_first_steps_agree(packed: Path, few_packages: Path) -> None:
-    flags = ["--variants", "char", "--precisions", "float32", "bfloat16", "float32"]
-    exact, rounded, again = measured("losses", packed, few_packages, *flags, "--steps", "2")
-    assert exact == again and len(exact["losses"]) == 2, "an epoch has one step of 64"
-    assert rounded["losses"] == pytest.approx(exact["losses"], rel=0.02)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from benchmarks.comparison import Compared, complete_comparisons, newest_comparable
 from models.configs.presets import preset
-from tests.factories.finished_trainings import fact_stages, write_manifest
+from tests.factories.finished_trainings import write_manifest, write_stages
 
 
 def test_table_keeps_newest_comparable_run_per_variant(tmp_path: Path) -> None:
-    data = fact_stages(tmp_path)
+    data = write_stages(tmp_path)
     other = replace(data, dev=replace(data.dev, ingested=data.dev.ingested.with_name("other")))
     trained = [
         Compared(write_manifest(split, str(number), preset(name).with_changes(epochs=epochs)))

@@ -8,8 +8,7 @@ import pytest
 
 from infra.artifacts.manifest import facts_of
 from infra.cluster.ray_cluster import KEEP_FREED_MEMORY
-from tasks.datasets.tiny import generate
-from tests.factories.cli import QUICK, run_benchmark
+from tests.factories.cli import ONE_WORKER, SMALL, run_benchmark, write_dataset
 from tests.factories.object_store import ObjectStore
 
 pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(1800)]
@@ -21,16 +20,16 @@ DEV_QUESTIONS = 200  # more than one batch of answers, and more than in train
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a dataset named "own"."""
     folder = tmp_path_factory.mktemp("benchmarks")
-    (folder / "own").mkdir()
-    for name, split in zip(("train", "dev"), generate(3, 3, 4, 10), strict=True):
-        (folder / "own" / f"{name}.json").write_text(json.dumps(split), encoding="utf-8")
+    write_dataset(folder / "own", train=3, dev=4, contexts=10)
     return folder
 
 
 def race(folder: Path, out: Path) -> dict[str, Any]:
     """The results that a race of `baseline` writes."""
     flags = ("--data.dataset", folder / "own", "--data.validation-share", "0")
-    run_benchmark(folder / "root", "race", out, *flags, "--variants", "baseline", *QUICK)
+    run_benchmark(
+        folder / "root", "race", out, *flags, "--variants", "baseline", *SMALL, *ONE_WORKER
+    )
     result: dict[str, Any] = json.loads((out / "baseline-seed0.json").read_text(encoding="utf-8"))
     return result
 
@@ -108,7 +107,7 @@ def test_measures_the_memory_of_a_training(folder: Path) -> None:
 
 def test_compares_a_folder_with_an_object_store(folder: Path, store: ObjectStore) -> None:
     flags = ("--data.dataset", folder / "own", "--data.validation-share", "0")
-    arguments = (folder, "s3://results/cost", *flags, "--variants", "baseline", *QUICK)
+    arguments = (folder, "s3://results/cost", *flags, "--variants", "baseline", *SMALL, *ONE_WORKER)
     run_benchmark(folder / "root", "cluster.storage_root", *arguments)
     result = json.loads((folder / "storage-root.json").read_text(encoding="utf-8"))
     rows = {row["storage root"]: row for row in result["rows"]}
@@ -117,19 +116,3 @@ def test_compares_a_folder_with_an_object_store(folder: Path, store: ObjectStore
     assert result["equal_files"] > 10
     assert float(other["command, s"]) < float(remote["command, s"])
     assert any(name.startswith("cost/") for name in store.names())
-
-
-def test_data_steps_on_nodes_give_equal_files(folder: Path) -> None:
-    out = folder / "results" / "data-steps.json"
-    data = folder / "own" / "train.json"
-    run_benchmark(
-        folder / "root", "cluster.data_steps", "--data", data, "--times", "2", "--out", out
-    )
-    measured = json.loads(out.read_text(encoding="utf-8"))["measured"]
-    assert measured["questions"] == 2 * 150
-    assert len(measured["digests"]) == 5
-    assert measured["seconds"].keys() == {"one process", "1 node(s)", "2 node(s)"}
-    for steps in measured["seconds"].values():
-        assert steps.keys() == {"ingest", "count", "encode"}
-        for step in steps.values():
-            assert step["seconds"] > 0

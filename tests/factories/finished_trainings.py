@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from infra.artifacts.manifest import digest_of
@@ -15,9 +14,8 @@ from tasks.data.ingest import ingest_articles
 from tasks.data.schema import Article
 from tasks.datasets.tiny import generate
 from tasks.embeddings.formats.select import select_vectors
-from tasks.embeddings.formats.source import PACKAGED, VECTORS
-from tasks.embeddings.formats.store import load_word_vectors, write_vectors
-from tasks.embeddings.formats.word_vectors import WordSet
+from tasks.embeddings.formats.source import PACKAGED
+from tasks.embeddings.formats.store import load_word_vectors
 from tasks.evaluation.evaluate import evaluate, load_split, write_predictions
 from tasks.evaluation.operating_points import OperatingPoint, operating_points
 from tasks.inference.model_folder import TrainedModel, save_model
@@ -69,23 +67,6 @@ def write_stages(root: Path) -> TrainingData:
     for folders in splits.values():
         encode_split(folders.encoded, folders.ingested, vocabulary)
     return TrainingData(vocabulary=vocabulary, vectors=vectors, **splits)
-
-
-def fact_stages(root: Path) -> TrainingData:
-    """Stages that have only the facts that rows are named after; the vectors are a set of this
-    pipeline."""
-    stages = root / "stages"
-    train = stages / "split" / "train"
-    vectors = stages / "select-vectors" / "support"
-    for folder in (train, vectors):
-        folder.mkdir(parents=True, exist_ok=True)
-    write_facts(train, questions=1000, negatives=0)
-    write_vectors(vectors, WordSet(["the"], np.zeros((1, 2), np.float32)), {"method": "skipgram"})
-    source = {"input": "source", "path": f"embeddings/support/{VECTORS}"}
-    manifest = {"facts": {"source": VECTORS}, "made_from": [source]}
-    (vectors / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    split = SplitFolders(train, stages / "encode" / "a")
-    return TrainingData(split, split, stages / "vocabulary" / "a", vectors, split)
 
 
 def write_facts(folder: Path, **facts: Any) -> None:
