@@ -75,7 +75,7 @@ class RunRequest(NamedTuple):
 
     data: DataParameters
     vectors: VectorParameters = VectorParameters()
-    vocabulary: VocabularyConfig = VocabularyConfig()
+    vocabulary: VocabularyConfig = VocabularyConfig(pretrained_words=0)
     resources: Resources = Resources()
     start_from: str | None = None
 
@@ -113,7 +113,7 @@ def test_every_run_logs_all_requested_parameters(
             overlap="leave out",
         ),
         VectorParameters(source=str(trained_vectors)),
-        VocabularyConfig(min_count=3),
+        VocabularyConfig(min_count=3, pretrained_words=0),
         Resources(workers=2, cpus_per_worker=1, gpu=False),
         str(earlier_model),
     )
