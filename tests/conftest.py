@@ -58,6 +58,8 @@ from tests.factories.cli import kill  # noqa: E402
 from tests.recording import record  # noqa: E402
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
     from tests.factories.object_store import ObjectStore
     from tests.factories.services import Services
 
@@ -254,6 +256,15 @@ def services(shared_services: "Services") -> "Services":
     if not shared_services.is_up:
         shared_services.up()
     return shared_services
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator["Browser"]:
+    """The system's browser, headless."""
+    from tests.factories.browser import browser
+
+    with browser() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

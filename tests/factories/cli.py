@@ -19,7 +19,9 @@ BIDAFLOW = str(Path(sys.executable).with_name("bidaflow"))
 
 SMALL = ("--training.epochs", "1", "--training.hidden-size", "8")
 ONE_WORKER = ("--resources.workers", "1", "--resources.cpus-per-worker", "1")
-QUICK = (*SMALL, *ONE_WORKER)
+SMALL_VECTORS = str(CHECKOUT / "tests" / "factories" / "small_vectors.txt")
+"""Vectors of a few words: with the 400,000 of the packaged set, each run takes seconds more."""
+QUICK = (*SMALL, *ONE_WORKER, "--vectors.source", SMALL_VECTORS)
 """Flags for runs that test the pipeline, not the model."""
 
 
@@ -68,11 +70,6 @@ def run_benchmark(root: Path, program: str, *arguments: str | Path) -> None:
         check=False,
     )
     assert process.returncode == 0, process.stderr
-
-
-def retrain(root: Path, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run `bidaflow retrain` with these flags."""
-    return bidaflow(root, "retrain", *flags, **variables)
 
 
 def checkpoints(root: Path) -> set[str]:

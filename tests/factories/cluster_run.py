@@ -10,7 +10,7 @@ import psutil
 
 from infra.artifacts.manifest import MANIFEST, Manifest, read_manifest
 from infra.settings import CHECKOUT
-from tests.factories.cli import BIDAFLOW, environment_for, kill
+from tests.factories.cli import BIDAFLOW, SMALL_VECTORS, environment_for, kill
 from tests.factories.object_store import ObjectStore
 
 TRAINING = {"hidden_size": 8, "batch_size": 4, "epochs": 3}
@@ -28,7 +28,7 @@ def flags() -> list[str]:
         for name, value in values.items()
         for word in (f"--{group}.{name.replace('_', '-')}", str(value))
     ]
-    return ["--variants", "char", *options]
+    return ["--variants", "char", "--vectors.source", SMALL_VECTORS, *options]
 
 
 @dataclass

@@ -17,7 +17,7 @@ from mlflow.tracking import MlflowClient
 from infra.processes import ServicesRecord, end
 from infra.settings import CHECKOUT
 from tasks.tracking.orphaned_runs import VARIABLE
-from tests.factories.cli import BIDAFLOW, environment_for
+from tests.factories.cli import BIDAFLOW, SMALL_VECTORS, environment_for
 from tests.factories.http import send_request
 from tests.factories.ports import free_port
 
@@ -46,6 +46,20 @@ def wait(event: str, condition: Callable[[], Any]) -> Any:
         assert time.monotonic() < deadline, f"waited {SECONDS} s for {event}"
         time.sleep(0.3)
     return result
+
+
+def parameters(
+    dataset: Path, epochs: int = 1, hidden_size: int = 4, **others: Any
+) -> dict[str, Any]:
+    """Parameters of a run that tests the services, not the model."""
+    return {
+        "data": {"dataset": str(dataset), "validation_share": 0},
+        "variants": ["char"],
+        "training": {"epochs": epochs, "hidden_size": hidden_size},
+        "vectors": {"source": SMALL_VECTORS},
+        "resources": {"cpus_per_worker": 1},
+        **others,
+    }
 
 
 class Services:

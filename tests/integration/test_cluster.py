@@ -1,5 +1,5 @@
 """A cluster whose nodes share nothing but servers trains what one machine trains, bit for bit, also
-if a node dies."""
+if a node dies or servers do not respond for a while."""
 
 import os
 import subprocess
@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from mlflow.tracking import MlflowClient
 
 from infra.artifacts.manifest import MANIFEST
 from infra.settings import CHECKOUT
 from tests.factories.cli import tests_server, write_dataset
 from tests.factories.cluster import Cluster, cluster
-from tests.factories.cluster_run import Run, stored_digests
+from tests.factories.cluster_run import TRAINING, Run, stored_digests
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
@@ -79,12 +80,27 @@ def test_a_node_that_dies_is_replaced(
 
 
 @pytest.mark.full
-def test_two_nodes_train_what_one_machine_trains(
-    two_nodes: Cluster, local: Run, data: Path, tmp_path: Path
+def test_outages_lose_nothing(
+    two_nodes: Cluster, local: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Run("retrain", data, tmp_path, two_nodes.variables("whole")) as run:
+    """Outages of the database and of the store only delay a training."""
+    variables = two_nodes.variables("outages")
+    with Run("train", data, tmp_path, variables) as run:
+        run.read_until("epoch 1:")
+        two_nodes.database.restart()
+        run.read_until("epoch 2:")
+        two_nodes.store.fail_for(20)
         run.finish()
-    assert local.digests() == stored_digests(two_nodes.store, "whole") == run.digests()
+    assert local.digests() == stored_digests(two_nodes.store, "outages") == run.digests()
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    client = MlflowClient(two_nodes.mlflow_url)
+    experiment = client.get_experiment_by_name("bidaflow/own")
+    query = "tags.`bidaflow.role` = 'variant'"
+    newest, *_ = client.search_runs([experiment.experiment_id], query)
+    assert newest.info.status == "FINISHED"
+    logged = client.get_metric_history(newest.info.run_id, "dev/nll")
+    assert len(logged) == TRAINING["epochs"]
 
 
 def refusal(two_nodes: Cluster, preparation: str = "pass", **variables: str) -> str:

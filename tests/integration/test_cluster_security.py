@@ -18,7 +18,6 @@ from infra.kubernetes.render import MANIFESTS, render
 from infra.settings import CHECKOUT
 from tasks.tracking import runs
 from tasks.tracking.client import denied
-from tests.factories.browser import browser
 from tests.factories.cli import QUICK, bidaflow, write_dataset
 from tests.factories.cluster_services import ClusterServices, cluster_services
 from tests.factories.http_server import http_server
@@ -113,12 +112,6 @@ def test_health_check_of_ray_needs_the_token(services: ClusterServices) -> None:
 
     assert check() == 0
     assert check(RAY_AUTH_TOKEN_PATH=str(services.secrets / "mlflow_password")) != 0
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as opened:
-        yield opened
 
 
 def opened(chromium: Browser, url: str, **options: Any) -> Page:

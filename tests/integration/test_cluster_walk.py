@@ -123,9 +123,3 @@ def referenced(manifests: list[dict[str, object]]) -> set[tuple[str, str]]:
     secrets |= set(re.findall(r"secretKeyRef:\n +key: \S+\n +name: ([\w-]+)", text))
     maps = set(re.findall(r"configMap(?:Ref)?:\n +name: ([\w-]+)", text))
     return {("secret", name) for name in secrets} | {("configmap", name) for name in maps}
-
-
-def test_bidaflow_commands_are_valid() -> None:
-    assert of("bidaflow")
-    for words in of("bidaflow"):
-        require_valid(["bidaflow", *words])

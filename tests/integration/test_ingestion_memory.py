@@ -1,16 +1,17 @@
 """Peak memory of data preparation: it does not grow with the amount of data."""
 
+import json
 import os
 import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.scale import STEPS, write_repeated
 from infra.settings import CHECKOUT
-from tasks.data.schema import Answer, Article, Paragraph, Question
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500)]
 
@@ -54,30 +55,24 @@ for step in STEPS:
 """
 
 
-def random_article(number: int, words: list[str], draw: random.Random) -> Article:
-    """An article of ten contexts of 120 words, with five questions each."""
-    paragraphs = []
-    for paragraph in range(10):
-        context = " ".join(draw.choices(words, k=120))
-        questions = [
-            Question(
-                id=f"{number}-{paragraph}-{question}",
-                question=" ".join(draw.choices(words, k=12)) + "?",
-                answers=[Answer(text=context[:20], answer_start=0)],
-                is_impossible=False,
-            )
-            for question in range(5)
-        ]
-        paragraphs.append(Paragraph(context=context, qas=questions))
-    return Article(title=f"article {number}", paragraphs=paragraphs)
-
-
 def write_data(file: Path) -> None:
-    """Write 5 MB of random words, which do not compress well."""
+    """Write 5 MB of random words, which do not compress well: 280 articles of ten contexts of 120
+    words, with five questions each."""
     draw = random.Random(0)
     words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=8)) for _ in range(5000)]
-    articles = (random_article(number, words, draw).model_dump_json() for number in range(280))
-    file.write_text('{"data": [' + ",\n".join(articles) + "]}", encoding="utf-8")
+
+    def paragraph(name: str) -> dict[str, Any]:
+        context = " ".join(draw.choices(words, k=120))
+        questions = [" ".join(draw.choices(words, k=12)) + "?" for _ in range(5)]
+        answers = [{"text": context[:20], "answer_start": 0}]
+        qas = [
+            {"id": f"{name}-{number}", "question": question, "answers": answers}
+            for number, question in enumerate(questions)
+        ]
+        return {"context": context, "qas": qas}
+
+    articles = [{"paragraphs": [paragraph(f"{n}-{i}") for i in range(10)]} for n in range(280)]
+    file.write_text(json.dumps({"data": articles}), encoding="utf-8")
 
 
 def peaks(root: Path, data: Path, times: int) -> dict[str, int]:

@@ -10,7 +10,15 @@ import psutil
 import pytest
 
 from infra.settings import CHECKOUT
-from tests.factories.cli import BIDAFLOW, QUICK, bidaflow, environment_for, kill, write_dataset
+from tests.factories.cli import (
+    BIDAFLOW,
+    ONE_WORKER,
+    SMALL,
+    bidaflow,
+    environment_for,
+    kill,
+    write_dataset,
+)
 
 pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(2400)]
 
@@ -30,7 +38,16 @@ def trained(root: Path) -> dict[str, int]:
 
 def test_killed_comparison_trains_what_is_missing(tmp_path: Path) -> None:
     root, data = tmp_path / "root", write_dataset(tmp_path / "own")
-    flags = ("--data", str(data), "--variants", "baseline", *SEEDS, *QUICK, *ONE_AT_A_TIME)
+    flags = (
+        "--data",
+        str(data),
+        "--variants",
+        "baseline",
+        *SEEDS,
+        *SMALL,
+        *ONE_WORKER,
+        *ONE_AT_A_TIME,
+    )
     log = tmp_path / "log.txt"
     with log.open("w") as out:
         process = subprocess.Popen(
@@ -70,7 +87,7 @@ def test_failed_training_does_not_lose_the_others(tmp_path: Path) -> None:
     large = write_dataset(tmp_path / "large", train=12)
     small = write_dataset(tmp_path / "small", train=1)
     data = ("--data", f"{small},{large}", "--training.patience", "1")
-    flags = (*data, "--variants", "baseline", "--seeds", "0", *QUICK)
+    flags = (*data, "--variants", "baseline", "--seeds", "0", *SMALL, *ONE_WORKER)
     done = bidaflow(root, "compare", *flags)
     assert done.returncode == 1
     assert "1 of 2 trainings failed:" in done.stderr

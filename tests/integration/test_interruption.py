@@ -17,9 +17,10 @@ from infra.settings import CHECKOUT
 from tests.factories.cli import (
     BIDAFLOW,
     ONE_WORKER,
+    SMALL_VECTORS,
+    bidaflow,
     checkpoints,
     environment_for,
-    retrain,
     tests_server,
     write_dataset,
 )
@@ -32,6 +33,7 @@ FLAGS = (
     *("--training.hidden-size", "8"),
     *("--training.batch-size", "10"),
     *("--training.dropout", "0"),
+    *("--vectors.source", SMALL_VECTORS),
     *ONE_WORKER,
 )
 
@@ -80,7 +82,9 @@ os.rename = rename_or_die
 
 def train(root: Path, data: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the flow to its end."""
-    return retrain(root, "--data.dataset", str(data), *FLAGS, **tests_server(), **variables)
+    return bidaflow(
+        root, "retrain", "--data.dataset", str(data), *FLAGS, **tests_server(), **variables
+    )
 
 
 def train_and_die(root: Path, data: Path, folder: Path) -> str:

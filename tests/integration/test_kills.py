@@ -100,7 +100,7 @@ def run_flow(root: Path, source: Source) -> None:
         corpus = CorpusParameters(files=[str(splits.train.folder / "contexts.parquet")])
         small = EmbeddingParameters(method="fasttext", dimension=8, buckets=1000, workers=1)
         train_from_corpus(corpus, small, None)
-        encoded = encode_dataset(splits, VectorParameters(), VocabularyConfig())
+        encoded = encode_dataset(splits, VectorParameters(), VocabularyConfig(pretrained_words=0))
         guessed = Stage(guess, "guess", code="tasks.evaluation.evaluate")(splits.dev.folder).folder
         reporting(splits.name, [guessed], splits.folders, encoded.vocabulary.folder)
         check(data)

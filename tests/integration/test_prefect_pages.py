@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -15,26 +14,15 @@ from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from infra.settings import CHECKOUT
-from tests.factories.browser import browser
-from tests.factories.cli import BIDAFLOW, write_dataset
+from tests.factories.browser import PAGE_SECONDS, new_tab
+from tests.factories.cli import BIDAFLOW, SMALL_VECTORS, write_dataset
 from tests.factories.http import send_request
 from tests.factories.receiver import Receiver, receiving_notifications
-from tests.factories.services import Server, Services, command_lines_of, wait
+from tests.factories.services import Server, Services, command_lines_of, parameters, wait
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(3600)]
 
-PAGE_SECONDS = 300
 BLOCK = "custom-webhook/team"
-
-
-def parameters(dataset: Path, epochs: int = 1, **others: Any) -> dict[str, Any]:
-    return {
-        "data": {"dataset": str(dataset), "validation_share": 0},
-        "variants": ["char"],
-        "training": {"epochs": epochs, "hidden_size": 4},
-        "resources": {"cpus_per_worker": 1},
-        **others,
-    }
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +113,7 @@ def test_run_in_a_terminal_can_be_cancelled(
     printed = tmp_path / "output"
     words = ["--variants", "baseline,char", "--training.epochs", "1000"]
     small = ["--training.hidden-size", "5", "--resources.cpus-per-worker", "1"]
+    small += ["--vectors.source", SMALL_VECTORS]
     data = ["--data.dataset", str(dataset), "--data.validation-share", "0"]
     with printed.open("w") as output:
         process = subprocess.Popen(
@@ -152,16 +141,9 @@ def test_run_in_a_terminal_can_be_cancelled(
     assert command_lines_of(run_id) == []
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as opened:
-        yield opened
-
-
 @pytest.fixture
 def tab(chromium: Browser) -> Iterator[Page]:
-    opened = chromium.new_page(viewport={"width": 1280, "height": 860})
-    opened.set_default_timeout(PAGE_SECONDS * 1000)
+    opened = new_tab(chromium, 1280, 860)
     yield opened
     opened.close()
 

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from threading import Lock
 
@@ -36,7 +35,7 @@ from tasks.data.ingested import fingerprint
 from tasks.evaluation.promotion_rule import PromotionRule
 from tasks.inference.predictor import Predictor
 from tasks.tracking import model_logging, registry, runs
-from tests.factories.http_server import http_server
+from tests.factories.file_server import Served, serving
 from tests.factories.logged_models import CONTEXT, save_untrained_model
 
 pytestmark = pytest.mark.heavy
@@ -282,16 +281,9 @@ def test_model_without_its_alias_is_promoted_again(
 def test_registry_error_is_not_a_missing_champion(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Broken(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_error(500)
-
-        def log_message(self, *args: object) -> None:
-            pass
-
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    with http_server(Broken) as uri, pytest.raises(MlflowException):
-        registry.with_alias(uri, "bidaf-planted", registry.CHAMPION)
+    with serving(Served(b"", faults=["status 500"])) as broken, pytest.raises(MlflowException):
+        registry.with_alias(broken.url, "bidaf-planted", registry.CHAMPION)
 
 
 def test_better_of_two_concurrent_models_wins(promote: Callable[..., PromotionResult]) -> None:

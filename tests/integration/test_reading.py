@@ -21,15 +21,12 @@ from tasks.data.ingest import ingest_articles
 from tasks.data.readers import read_articles
 from tasks.datasets.catalog import DATASETS
 from tasks.datasets.tiny import write_tiny
-from tasks.embeddings.formats.select import select_vectors
-from tasks.embeddings.formats.source import PACKAGED
 from tasks.embeddings.formats.store import load_word_vectors
 from tasks.evaluation.evaluate import evaluate, load_split
-from tasks.text.build_vocabulary import VocabularyConfig, build_vocabulary
 from tasks.text.encode import encode_split
 from tasks.text.encoded import load_encoded, load_types
-from tasks.text.split_texts import wanted_words
 from tests.factories.tiny import best_sentence_candidates, datasets, mean_f1
+from tests.factories.vocabularies import write_vocabulary
 
 pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(5400)]
 
@@ -79,16 +76,14 @@ def with_shuffled_questions(examples: Examples) -> Examples:
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     folder = tmp_path_factory.mktemp("tiny")
-    names = ("train", "dev", "vectors", "vocabulary", "encoded-train", "encoded-dev")
-    train, dev, vectors, vocabulary, *encoded = (folder / name for name in names)
-    for part in (train, dev, vectors, vocabulary, *encoded):
+    names = ("train", "dev", "encoded-train", "encoded-dev")
+    train, dev, *encoded = (folder / name for name in names)
+    for part in (train, dev, *encoded):
         part.mkdir()
     write_tiny(folder)
     for split in (train, dev):
         ingest_articles(read_articles(folder / f"{split.name}.json"), split)
-    parameters = VocabularyConfig(pretrained_words=0)
-    select_vectors(vectors, PACKAGED, wanted_words([train, dev], parameters.lower_case), 0)
-    build_vocabulary(vocabulary, train, [dev], vectors, parameters)
+    _, vocabulary = write_vocabulary(folder, [train, dev])
     for split, out in zip((train, dev), encoded, strict=True):
         encode_split(out, split, vocabulary)
     return Tiny(folder)

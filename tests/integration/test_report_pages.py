@@ -18,7 +18,7 @@ from tasks.reports.embeddings_report import write_embeddings_report
 from tasks.reports.error_report import write_error_report
 from tasks.reports.run_report import write_index, write_run
 from tasks.reports.variant_result import VariantResult
-from tests.factories.browser import browser, new_tab
+from tests.factories.browser import new_tab
 from tests.factories.http_server import http_server
 from tests.factories.reports import (
     run_record,
@@ -125,12 +125,6 @@ def write_pages(root: Path) -> dict[str, str]:
         "index": "index.html",
         "vectors": "vectors-two.html",
     }
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module", params=SIZES)

@@ -12,8 +12,14 @@ from mlflow.tracking import MlflowClient
 
 from flows.commands.diff import compare_runs
 from infra.errors import UserError
-from tasks.datasets.tiny import generate
-from tests.factories.cli import QUICK, SMALL, retrain, tests_server, write_dataset
+from tests.factories.cli import (
+    ONE_WORKER,
+    SMALL,
+    SMALL_VECTORS,
+    bidaflow,
+    tests_server,
+    write_dataset,
+)
 from tests.factories.listeners import Listener, is_loopback, sampled_listeners
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
@@ -53,9 +59,10 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Retrained:
     """Both variants, trained for one epoch on a small dataset, with no services running."""
     folder = tmp_path_factory.mktemp("retrained")
     root, data = folder / "root", write_dataset(folder / "own")
-    flags = (*QUICK, "--data.dataset", str(data), "--data.validation-share", "0")
+    data_flags = ("--data.dataset", str(data), "--data.validation-share", "0")
+    flags = (*SMALL, *ONE_WORKER, *data_flags)  # with the packaged vectors
     with sampled_listeners(root) as listeners:
-        done = retrain(root, *flags)
+        done = bidaflow(root, "retrain", *flags)
     assert done.returncode == 0, done.stdout + done.stderr
     return Retrained(root, data, flags, done.stdout, done.stderr, listeners)
 
@@ -82,9 +89,13 @@ def test_log_has_no_noise_of_the_libraries(first: Retrained) -> None:
         assert noise not in first.log
 
 
+def assert_loopback_only(listeners: set[Listener]) -> None:
+    assert {(name, ip) for name, ip in listeners if not is_loopback(ip)} == set()
+    assert {"raylet", "gcs_server", "bidaflow"} <= {name for name, _ in listeners}
+
+
 def test_all_processes_listen_on_loopback_only(first: Retrained) -> None:
-    assert {(name, ip) for name, ip in first.listeners if not is_loopback(ip)} == set()
-    assert {"raylet", "gcs_server", "bidaflow"} <= {name for name, _ in first.listeners}
+    assert_loopback_only(first.listeners)
 
 
 def test_every_dev_question_is_scored(first: Retrained) -> None:
@@ -199,7 +210,7 @@ def test_leaves_no_checkpoints_and_no_pickles(first: Retrained) -> None:
 def test_unchanged_it_trains_nothing_and_says_so(prefect_server: None, first: Retrained) -> None:
     unused = first.data / "2026-12.json"
     unused.touch()
-    again = retrain(first.root, *first.flags, **tests_server())
+    again = bidaflow(first.root, "retrain", *first.flags, **tests_server())
     unused.unlink()
     assert again.returncode == 0, again.stderr
     assert "Nothing to do" in again.stdout
@@ -209,63 +220,12 @@ def test_unchanged_it_trains_nothing_and_says_so(prefect_server: None, first: Re
     assert len(first.runs("variant")) == 2
 
 
-def test_overheads_are_measured_separately(first: Retrained) -> None:
-    manifests = [
-        json.loads(f.read_text()) for f in (first.root / "stages/train").glob("*/manifest.json")
-    ]
-    assert manifests
-    for manifest in manifests:
-        seconds = manifest["facts"]["seconds"]
-        assert 0 < seconds["ray_start"] < 600
-        assert 0 < seconds["fit_overhead"] < seconds["fit"]
-
-
 @pytest.mark.full
-def test_a_changed_file_alone_is_ingested_again(prefect_server: None, first: Retrained) -> None:
-    """Runs after the other tests of `first`, because it changes their data."""
-    file = first.data / "train.json"
-    data = json.loads(file.read_text(encoding="utf-8"))
-    data["data"].pop()
-    file.write_text(json.dumps(data), encoding="utf-8")
-    changed = retrain(first.root, *first.flags, "--variants", "char", **tests_server())
-    assert changed.returncode == 0, changed.stderr
-    assert "Nothing to do" not in changed.stdout and "char epoch 1" in changed.stderr
-    ingested = re.findall(r"Done: ingest ([\w.]+)", changed.stderr)
-    assert ingested == ["train.json"]
-
-
-def test_user_error_ends_in_one_sentence(prefect_server: None, tmp_path: Path) -> None:
-    flags = ("--data.dataset", "no/such/place")
-    done = retrain(tmp_path / "root", *QUICK, *flags, **tests_server())
-    assert done.returncode == 1
-    last = done.stderr.splitlines()[-2:]
-    assert any("no/such/place is neither a known dataset" in line for line in last), done.stderr
-    assert "Traceback" not in done.stderr + done.stdout
-
-
-@pytest.mark.full
-def test_default_dataset_needs_no_flags(tmp_path: Path) -> None:
-    done = retrain(tmp_path, *QUICK)
+def test_two_workers_listen_on_loopback_only(tmp_path: Path) -> None:
+    """Their group meets in a file."""
+    data = ("--data.dataset", str(write_dataset(tmp_path / "own")), "--variants", "char")
+    two_workers = ("--resources.workers", "2", "--vectors.source", SMALL_VECTORS)
+    with sampled_listeners(tmp_path / "root") as listeners:
+        done = bidaflow(tmp_path / "root", "retrain", *SMALL, *data, *two_workers)
     assert done.returncode == 0, done.stderr
-    questions = sum(
-        len(paragraph["qas"])
-        for article in generate()[1]["data"]
-        for paragraph in article["paragraphs"]
-    )
-    assert f"tiny: {questions} dev questions" in done.stdout
-
-
-@pytest.mark.full
-def test_two_workers_match_one_worker(tmp_path: Path) -> None:
-    data, losses = write_dataset(tmp_path / "own"), []
-    for workers in ("1", "2"):
-        root = tmp_path / workers
-        flags = ("--data.dataset", str(data), "--variants", "char", "--training.dropout", "0")
-        with sampled_listeners(root) as listeners:
-            done = retrain(root, *SMALL, *flags, "--resources.workers", workers)
-        assert done.returncode == 0, done.stderr
-        assert {"raylet", "gcs_server"} <= {name for name, _ in listeners}
-        assert {(name, ip) for name, ip in listeners if not is_loopback(ip)} == set()
-        (history,) = (root / "stages" / "train").glob("*/history.json")
-        losses.append(json.loads(history.read_text(encoding="utf-8"))[-1]["dev/nll"])
-    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    assert_loopback_only(listeners)

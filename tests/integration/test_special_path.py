@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.factories.cli import QUICK, tests_server, write_dataset
-from tests.factories.services import Server, Services
+from tests.factories.services import Server, Services, parameters
 from tests.factories.special_path import NAME, checkout_in, remove_links
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500)]
@@ -52,13 +52,7 @@ def test_services_start_runs(checkout: Path) -> None:
     try:
         services.up()
         server = Server(services)
-        parameters = {
-            "data": {"dataset": str(checkout / "own data")},
-            "variants": ["char"],
-            "training": {"epochs": 1, "hidden_size": 8},
-            "resources": {"workers": 1, "cpus_per_worker": 1},
-        }
-        run_id = server.start(parameters)
+        run_id = server.start(parameters(checkout / "own data"))
         assert server.outcome(run_id) == "Completed", server.logs(run_id)
     finally:
         services.clean_up()

@@ -16,8 +16,16 @@ import psutil
 import pytest
 
 from infra.settings import CHECKOUT
-from tasks.datasets.tiny import generate
-from tests.factories.cli import BIDAFLOW, ONE_WORKER, checkpoints, environment_for, kill
+from tests.factories.cli import (
+    BIDAFLOW,
+    ONE_WORKER,
+    SMALL_VECTORS,
+    checkpoints,
+    environment_for,
+    kill,
+    write_dataset,
+)
+from tests.factories.ray_processes import titled
 
 pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(3600)]
 
@@ -27,7 +35,7 @@ TARGETS = {"RayTrainWorker": 12, "TrainController": 4, "flow": 4}
 
 FLAGS = (
     *("--variants", "char", "--training.hidden-size", "8", "--training.batch-size", "10"),
-    *("--training.epochs", "14"),
+    *("--training.epochs", "14", "--vectors.source", SMALL_VECTORS),
     *ONE_WORKER,
 )
 
@@ -94,11 +102,9 @@ class RepeatedKills:
         time.sleep(self.draws.uniform(0, 0.5))
 
     def _kill(self, process: subprocess.Popen[bytes], target: str) -> None:
-        for child in descendants(process.pid):
-            if is_titled(child, target):
-                kill([child])
-                self.killed.append(target)
-                return
+        for child in titled(descendants(process.pid), target)[:1]:
+            kill([child])
+            self.killed.append(target)
 
     def _kill_flow(self, process: subprocess.Popen[bytes]) -> None:
         """Kill only the flow's process: Ray's training processes must then end by themselves."""
@@ -108,7 +114,7 @@ class RepeatedKills:
         self.killed.append("flow")
         _, alive = psutil.wait_procs(children, timeout=10)
         deadline = time.monotonic() + 120
-        while any(is_titled(child, "Train") for child in alive):
+        while titled(alive, "Train"):
             assert time.monotonic() < deadline, "workers still run without their flow"
             time.sleep(0.2)
         kill(alive)
@@ -117,14 +123,6 @@ class RepeatedKills:
 def descendants(pid: int) -> list[psutil.Process]:
     """All direct and indirect children of a process."""
     return psutil.Process(pid).children(recursive=True)
-
-
-def is_titled(process: psutil.Process, title: str) -> bool:
-    """Whether the process is alive and has this in its title."""
-    try:
-        return title in " ".join(process.cmdline())
-    except psutil.Error:
-        return False
 
 
 def result(root: Path) -> tuple[bytes, bytes, list[dict[str, Any]]]:
@@ -141,10 +139,7 @@ def result(root: Path) -> tuple[bytes, bytes, list[dict[str, Any]]]:
 
 
 def test_kills_do_not_change_the_result(tmp_path: Path) -> None:
-    data = tmp_path / "own"
-    data.mkdir()
-    for name, split in zip(("train", "dev"), generate(3, 6, 1, 4), strict=True):
-        (data / f"{name}.json").write_text(json.dumps(split), encoding="utf-8")
+    data = write_dataset(tmp_path / "own", train=6, dev=1)
     seed = int(os.environ.get("BIDAFLOW_TEST_SEED", random.randrange(10**6)))
     print(f"BIDAFLOW_TEST_SEED={seed}")
 

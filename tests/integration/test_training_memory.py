@@ -1,7 +1,5 @@
 """Peak memory of additive self-attention and of sliding windows, each in its own process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,6 +1,5 @@
 """Data steps on a Ray cluster of two nodes: the same files, facts and errors as in one process."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from hashlib import sha256
@@ -138,18 +137,3 @@ def test_files_and_facts_are_those_of_one_process(
         assert data_steps(tmp_path, file) == expected
     read = [share for share in shares if share]
     assert len(read) > 10 and read == sorted(read) and read[-1] == 1
-
-
-def test_error_names_the_place_in_the_file(two_nodes: None, tmp_path: Path, file: Path) -> None:
-    tree = json.loads(file.read_bytes())
-    tree["data"][9]["paragraphs"][1]["context"] = 7
-    tree["data"][12]["title"] = None
-    broken = tmp_path / "broken.json"
-    broken.write_text(json.dumps(tree)[:-1])
-    with pytest.raises(UserError) as raised:
-        ingest_file(tmp_path, broken)
-    title = tree["data"][9]["title"]
-    assert str(raised.value) == (
-        f'{broken}: article 10 "{title}", paragraph 2, field "context": found 7; it should be a '
-        "valid string."
-    )

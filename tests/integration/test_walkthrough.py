@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, ViewportSize, expect
+from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect
 
 from infra.settings import CHECKOUT
-from tests.factories.browser import browser
+from tests.factories.browser import PAGE_SECONDS, new_tab
 from tests.factories.cli import write_dataset
 from tests.factories.corpus import two_topic_sentences
 from tests.factories.services import Server, Services, wait
@@ -23,7 +23,6 @@ SECTION = re.compile(r"^## Four tasks, click by click$(.*?)^## ", re.MULTILINE |
 BOLD = re.compile(r"\*\*(.+?)\*\*", re.DOTALL)
 DESKTOP: ViewportSize = {"width": 1280, "height": 860}
 PHONE: ViewportSize = {"width": 390, "height": 844}
-PAGE_SECONDS = 300
 SCREENSHOTS = os.environ.get("SCREENSHOTS")
 
 
@@ -81,11 +80,8 @@ class Screen:
 
 
 @pytest.fixture(scope="module")
-def screen() -> Iterator[Screen]:
-    with browser() as opened:
-        tab = opened.new_page(viewport=DESKTOP)
-        tab.set_default_timeout(PAGE_SECONDS * 1000)
-        yield Screen(tab)
+def screen(chromium: Browser) -> Screen:
+    return Screen(new_tab(chromium, **DESKTOP))
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """Workers in separate processes, whose gradients are reduced as in a real training."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
