@@ -134,7 +134,7 @@ def ingest_error(file: Path, out: Path) -> str:
     return ""
 
 
-NUMBERS = [40, pytest.param(420, marks=[pytest.mark.heavy, pytest.mark.full])]
+NUMBERS = [20, pytest.param(420, marks=[pytest.mark.heavy, pytest.mark.full])]
 
 
 @pytest.mark.parametrize("number", NUMBERS)
