@@ -21,6 +21,7 @@ from infra.files import READ_PROGRESS
 from models.arrays import FloatArray
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS
 from tasks.data.ingested import (
+    FROM_ROWS,
     TABLES,
     count_contexts,
     count_questions,
@@ -141,6 +142,7 @@ def _write(out: Path, shards: Iterable[ShardTables], max_rejected: float) -> dic
         for shard in shards:
             writer.add(shard)
         writer.write_row_group()
+        writers["contexts"].add_key_value_metadata({FROM_ROWS: str(writer.from_rows)})
     refuse_repeated_ids(out)
     writer.stats.refuse_invalid(out, max_rejected)
     return writer.stats.facts()
@@ -151,6 +153,7 @@ class _Writer:
 
     def __init__(self, writers: Mapping[str, pq.ParquetWriter]) -> None:
         self.stats = IngestStats()
+        self.from_rows = False
         self._writers = writers
         self._last: Place | None = None
         self._new_row_group()
@@ -166,6 +169,7 @@ class _Writer:
         same_context = shard.first is not None and shard.first == self._last
         tables = self._numbered(shard, same_context)
         self.stats.add(tables, shard.scores)
+        self.from_rows |= shard.first is not None
         self._last = shard.last
         begin, end = Counter[str](), Counter[str]()
         for name, characters in shard.rows[same_context:]:

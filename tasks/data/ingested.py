@@ -3,7 +3,7 @@
 Also refuses contexts and question ids that occur where they must not: twice, or in two files.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -65,6 +65,9 @@ _TABLES: dict[str, dict[str, pa.DataType]] = {
 
 # The schemas of the three files of an ingested file or split.
 TABLES = {name: pa.schema(columns) for name, columns in _TABLES.items()}
+# Metadata of an ingested file's contexts.parquet: whether the file has rows, in which a title, and
+# not a record, makes an article.
+FROM_ROWS = "from_rows"
 
 
 @dataclass(frozen=True)
@@ -175,14 +178,17 @@ class Contexts:
 
     def __init__(self, portion: Portion) -> None:
         self.portion = portion
-        articles = [(title, list(map(fingerprint, texts))) for title, texts in self.by_article()]
-        self.fingerprints = [digest for _, digests in articles for digest in digests]
-        # A key for each article, equal for those with the same texts, whatever their titles.
-        self.articles = [_article_key(title, digests) for title, digests in articles]
+        # The title of each article, and the fingerprints of its contexts.
+        self.articles = [
+            (title, list(map(fingerprint, texts))) for title, texts in self.by_article()
+        ]
+        self.fingerprints = [digest for _, digests in self.articles for digest in digests]
         # The position of each context's article in `articles`.
         self.article_of = np.repeat(
-            np.arange(len(articles)), [len(digests) for _, digests in articles]
+            np.arange(len(self.articles)), [len(digests) for _, digests in self.articles]
         )
+        metadata = pq.read_metadata(portion.folder / "contexts.parquet").metadata or {}
+        self.from_rows = metadata.get(FROM_ROWS.encode()) == b"True"
         # Whether each article of `articles` has questions.
         self.has_questions = articles_with_questions(portion.folder)
         self.keep = np.ones(len(self.fingerprints), dtype=np.bool_)
@@ -205,8 +211,26 @@ class Contexts:
         return before - int(self.keep.sum())
 
 
-def _article_key(title: str, digests: Sequence[bytes | None]) -> str:
-    """The fingerprints of an article's different contexts; its title if all are empty."""
+def article_keys(contexts: Sequence[Contexts]) -> list[list[str]]:
+    """A key for each article of each portion: equal for those with the same texts, whatever their
+    titles, and for those with the same title in several files of rows.
+
+    It has the fingerprints of the article's different contexts, or its title if all are empty.
+    """
+    titled: dict[str, set[bytes | None]] = defaultdict(set)
+    for portion in contexts:
+        for title, digests in portion.articles if portion.from_rows else ():
+            titled[title].update(digests)
+    return [
+        [
+            _article_key(title, titled[title] if portion.from_rows and title else digests)
+            for title, digests in portion.articles
+        ]
+        for portion in contexts
+    ]
+
+
+def _article_key(title: str, digests: Iterable[bytes | None]) -> str:
     return "\n".join(sorted({digest.hex() for digest in digests if digest})) or title
 
 

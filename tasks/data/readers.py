@@ -5,10 +5,10 @@ A file is cut into shards of about 1 MB, which may be parsed on other machines.
 JSON Lines have one question per line, Parquet one per row. Each question has an `id`, a `context`,
 the `question` and its `answers`: a list of {text, answer_start}, or one object
 {text: [ … ], answer_start: [ … ]}. `title` and `is_impossible` are optional; without
-`is_impossible`, a question with an empty `answers` is unanswerable. Consecutive questions with the
-same context share one paragraph, and consecutive questions with the same title form one article;
-without titles, each context is an article. A line may also hold a whole article in SQuAD's own
-format.
+`is_impossible`, a question with an empty `answers` is unanswerable. Questions with the same title
+form one article, in which those with the same context share one paragraph, wherever they are in the
+file. Without titles, each context of consecutive questions is an article. A line may also hold a
+whole article in SQuAD's own format.
 """
 
 import codecs
@@ -43,6 +43,7 @@ from tasks.data.format_errors import (
     utf8_error,
 )
 from tasks.data.json_stream import Document, RawValue, array_items
+from tasks.data.row_order import article_order, in_order
 from tasks.data.schema import Article, FlatQuestion, InvalidQuestion, Paragraph, Question
 
 REQUIRED = ("id", "context", "question", "answers")
@@ -226,9 +227,21 @@ def _invalid(question: Any, errors: list[ErrorDetails], depth: int) -> InvalidQu
 
 def _line_shards(path: Path) -> Iterator[Shard]:
     """The shards of a JSON Lines file."""
+    order = article_order(_line_records(path))
     with _json_input(path) as (file, read):
-        for shard in in_shards(_numbered_lines(file), lambda line: len(line[2]), SHARD_BYTES):
+        lines = in_order(_numbered_lines(file), order, partial(read, path))
+        for shard in in_shards(lines, lambda line: len(line[2]), SHARD_BYTES):
             yield Shard(shard, _line_entries, read.share)
+
+
+def _line_records(path: Path) -> Iterator[Any]:
+    """The value of each line, None if it is not valid JSON."""
+    with _json_input(path) as (file, _):
+        for number, _, line in _numbered_lines(file):
+            record = None
+            with suppress(ValueError):
+                record = _tolerant_json(_content(number, line))
+            yield record
 
 
 def _numbered_lines(file: Iterable[bytes]) -> Iterator[tuple[int, int, bytes]]:
@@ -242,9 +255,12 @@ def _numbered_lines(file: Iterable[bytes]) -> Iterator[tuple[int, int, bytes]]:
 def _line_entries(shard: Sequence[tuple[int, int, bytes]]) -> Iterator[Entry]:
     """The entries of some lines; raises FormatError, which names the line."""
     for number, before, line in shard:
-        content = line.rstrip().removeprefix(codecs.BOM_UTF8 if number == 1 else b"")
-        if content:
+        if content := _content(number, line):
             yield _parse_entry(_parse_json(content, number, before), f"line {number}")
+
+
+def _content(number: int, line: bytes) -> bytes:
+    return line.rstrip().removeprefix(codecs.BOM_UTF8 if number == 1 else b"")
 
 
 def _parse_json(line: bytes, number: int, before: int) -> Any:
@@ -264,10 +280,13 @@ def _parquet_shards(path: Path) -> Iterator[Shard]:
                 shutil.copyfileobj(packed, unpacked)
             file = unpacked
         with _complete_parquet(), open_parquet(file) as opened:
-            rows = opened.metadata.num_rows
-            for shard in in_shards(_numbered_batches(opened), lambda b: b[1].nbytes, SHARD_BYTES):
-                first, last = shard[-1]
-                yield Shard(shard, _row_entries, (first + last.num_rows - 1) / rows)
+            order = article_order(_row_records(opened))
+            read = _ReadShare()
+            report = partial(read, path)
+            batches = _numbered_batches(opened, 256 if order is None else 1, report)
+            batches = in_order(batches, order, report)
+            for shard in in_shards(batches, lambda batch: batch[1].nbytes, SHARD_BYTES):
+                yield Shard(shard, _row_entries, read.share)
 
 
 def _is_parquet(path: Path) -> bool:
@@ -287,8 +306,19 @@ def _complete_parquet() -> Iterator[None]:
         raise FormatError(f"not a complete Parquet file ({reason}); download it again.") from error
 
 
-def _numbered_batches(file: pq.ParquetFile) -> Iterator[tuple[int, Any]]:
-    """Yield the record batches, and the number of each one's first row, from 1."""
+def _row_records(file: pq.ParquetFile) -> Iterator[Any]:
+    """The title and context of each row; nothing if there are no titles."""
+    columns = ["title", "context"]
+    if set(columns) <= set(file.schema_arrow.names):
+        for batch in row_batches(file, rows=256, columns=columns):
+            yield from batch.to_pylist()
+
+
+def _numbered_batches(
+    file: pq.ParquetFile, size: int, report_share: Callable[[float], None]
+) -> Iterator[tuple[int, Any]]:
+    """Yield record batches of at most `size` rows, and the number of each one's first row, from
+    1."""
     names = file.schema_arrow.names
     missing = [name for name in REQUIRED if name not in names]
     if missing:
@@ -298,7 +328,8 @@ def _numbered_batches(file: pq.ParquetFile) -> Iterator[tuple[int, Any]]:
         )
     columns = [name for name in (*REQUIRED, *OPTIONAL) if name in names]
     number = 1
-    for batch in row_batches(file, rows=256, columns=columns):
+    for batch in row_batches(file, rows=size, columns=columns):
+        report_share((number + batch.num_rows - 1) / file.metadata.num_rows)
         yield number, batch
         number += batch.num_rows
 

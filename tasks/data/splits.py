@@ -1,6 +1,7 @@
 """Divides articles at random, by seed, among train, validation and dev; never splits an article.
 
-Each article gets a pseudorandom number, a hash of its own texts. Those with the lowest numbers are
+Each article gets a pseudorandom number, a hash of its own texts. Parts of an article in several
+files of rows, which have the same title, are one article. Those with the lowest numbers are
 in dev, those with the highest in validation. The part of an article therefore depends on neither
 the other articles nor their order or files: it keeps its part as data grow. Nor does it move
 between train and validation when a dev file is added, or the share of dev changed.
@@ -28,6 +29,7 @@ from tasks.data.ingested import (
     TABLES,
     Contexts,
     Portion,
+    article_keys,
     batches,
     count_contexts,
     count_questions,
@@ -166,7 +168,12 @@ def keep_part(contexts: Sequence[Contexts], part: SplitName, shares: Shares) -> 
     """
     if part == "all":
         return
-    articles = [key for c in contexts for key in compress(c.articles, c.has_questions)]
+    keys = article_keys(contexts)
+    articles = [
+        key
+        for portion, all_keys in zip(contexts, keys, strict=True)
+        for key in compress(all_keys, portion.has_questions)
+    ]
     if shares.dev and len(set(articles)) < 2:
         raise UserError(
             "The data contain only one article with questions (those with the same texts count as "

@@ -319,6 +319,58 @@ def test_adjacent_rows_share_contexts_and_articles(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "parquet"])
+def test_shuffled_rows_are_grouped_by_title(tmp_path: Path, ending: str) -> None:
+    """As a database exports them: every row before the next one of its context and its article."""
+    rows = [
+        flat(
+            f"{article}{context}{row}", f"The gold bar {article}{context}", title=f"Bars {article}"
+        )
+        for article in range(5)
+        for context in range(3)
+        for row in range(4)
+    ]
+    in_order = lines(tmp_path, *rows)
+    expected = list(read_articles(in_order))
+    assert [len(article.paragraphs) for article in expected] == [3] * 5
+    Random(1).shuffle(rows)
+    file = tmp_path / f"shuffled.{ending}"
+    if ending == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), file, row_group_size=7)
+    else:
+        compress = gzip.compress if ending.endswith("gz") else bytes
+        file.write_bytes(compress(b"".join(json.dumps(row).encode() + b"\n" for row in rows)))
+    articles = {article.title: article for article in read_articles(file)}
+    assert [*articles] == list(dict.fromkeys(row["title"] for row in rows))
+    for article in expected:
+        found = articles[article.title]
+        assert contents(found) == contents(article)
+    assert max(shard.share for shard in read_shards(file)) == 1
+
+
+def contents(article: Article) -> dict[str, set[str]]:
+    return {p.context: {question.id for question in p.qas} for p in article.paragraphs}
+
+
+def test_untitled_rows_stay_in_their_place(tmp_path: Path) -> None:
+    rows = [
+        flat("a", title="Bars"),
+        flat("b", "A gold ring"),
+        flat("c", title="Bars"),
+        flat("d", "A gold ring"),
+    ]
+    articles = list(read_articles(lines(tmp_path, *rows)))
+    assert [list(contents(article).values()) for article in articles] == [
+        [{"a", "c"}],
+        [{"b", "d"}],
+    ]
+
+
+def test_error_names_the_line_of_a_shuffled_file(tmp_path: Path) -> None:
+    rows = [flat("a", title="Bars"), flat("b", title="Rings"), flat("c", title="Bars"), {"id": 7}]
+    assert file_error_message(lines(tmp_path, *rows)).startswith('line 4 7, field "context": miss')
+
+
 def test_untitled_contexts_become_articles(tmp_path: Path) -> None:
     file = lines(tmp_path, flat("a"), flat("b"), flat("c", "A gold ring", title=None))
     assert [len(article.paragraphs) for article in read_articles(file)] == [1, 1]

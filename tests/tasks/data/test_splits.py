@@ -1,7 +1,8 @@
 """Splits of ingested files: parts, weights, overlap, and their rows and statistics."""
 
+import json
 from collections import Counter
-from itertools import compress
+from itertools import compress, product
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -14,7 +15,13 @@ from hypothesis import strategies as st
 
 from infra.errors import UserError
 from tasks.data.ingest import ingest_file
-from tasks.data.ingested import Contexts, Portion, hash_uniform, questions_with_ledger
+from tasks.data.ingested import (
+    Contexts,
+    Portion,
+    article_keys,
+    hash_uniform,
+    questions_with_ledger,
+)
 from tasks.data.splits import (
     Exclusions,
     Shares,
@@ -62,6 +69,53 @@ def halves(tmp_path_factory: pytest.TempPathFactory) -> list[Portion]:
         ingested(write(folder / f"{name}.json", {"data": part}))
         for name, part in (("first", articles[:7]), ("second", articles[7:]))
     ]
+
+
+@pytest.mark.parametrize("files", [1, 2])
+def test_shuffled_rows_split_like_sorted_ones(tmp_path: Path, files: int) -> None:
+    """No title of dev is in train, whether the rows of an article are apart in one file or two."""
+    table = [
+        {"title": f"Bars {article}", "context": f"Bar {article}{part}", **unanswerable(f"{n}")}
+        for n, (article, part) in enumerate(product(range(30), range(3)))
+    ]
+    shares = Shares(validation=0.2, dev=0.2, seed=2)
+    expected = parts_of_titles([ingested(write_rows(tmp_path / "sorted.jsonl", table))], shares)
+    assert len({*expected.values()}) == 3
+    Random(2).shuffle(table)
+    portions = [
+        ingested(write_rows(tmp_path / f"{number}.jsonl", table[number::files]))
+        for number in range(files)
+    ]
+    assert parts_of_titles(portions, shares) == expected
+    if files == 1:
+        assert len(Contexts(portions[0]).articles) == 30
+
+
+def write_rows(file: Path, table: list[dict[str, Any]]) -> Path:
+    file.write_text("".join(json.dumps(row) + "\n" for row in table))
+    return file
+
+
+def parts_of_titles(portions: list[Portion], shares: Shares) -> dict[str, SplitName]:
+    """The only part with contexts of each title."""
+    parts: dict[str, SplitName] = {}
+    for part in PARTS:
+        contexts = [Contexts(portion) for portion in portions]
+        keep_part(contexts, part, shares)
+        for portion in contexts:
+            for title in {portion.articles[a][0] for a in portion.article_of[portion.keep]}:
+                assert parts.setdefault(title, part) == part
+    return parts
+
+
+def test_articles_of_the_same_title_in_json_are_apart(tmp_path: Path) -> None:
+    """Annotation tools give all articles one title."""
+    data = [
+        {"title": "my data", "paragraphs": [{"context": f"Bar {n}", "qas": [unanswerable(f"{n}")]}]}
+        for n in range(40)
+    ]
+    portion = ingested(write(tmp_path / "own.json", {"data": data}))
+    assert len(set(article_keys([Contexts(portion)])[0])) == 40
 
 
 def test_two_files_split_like_one_joined_file(
