@@ -169,7 +169,7 @@ class _Writer:
         same_context = shard.first is not None and shard.first == self._last
         tables = self._numbered(shard, same_context)
         self.stats.add(tables, shard.scores)
-        self.from_rows |= shard.first is not None
+        self.from_rows |= shard.has_rows
         self._last = shard.last
         begin, end = Counter[str](), Counter[str]()
         for name, characters in shard.rows[same_context:]:

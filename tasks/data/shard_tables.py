@@ -33,6 +33,7 @@ class ShardTables(NamedTuple):
     rows: list[tuple[Literal["contexts", "questions"], int]]
     scores: FloatArray  # (questions, 4): EM and F1 by the v2.0 rule, then by the v1.1 rule
     articles: int
+    has_rows: bool  # whether some entries are questions, and not whole articles
     # Those of the first and the last entry, which the entries before or after may share; None for
     # an entry that is a whole article.
     first: Place | None
@@ -54,6 +55,7 @@ def shard_tables(entries: Iterable[Entry], repair: bool) -> ShardTables:
         builder.order,
         np.array(builder.scores, np.float64).reshape(-1, 4),
         builder.articles,
+        not all(isinstance(entry, Article) for entry in entries),
         _place(entries[0]) if entries else None,
         _place(entries[-1]) if entries else None,
     )
