@@ -4,7 +4,7 @@ from infra.artifacts.manifest import facts_of, read_manifest
 from infra.artifacts.stage import Stage
 from infra.settings import settings
 from tasks.data import ingest, splits
-from tasks.datasets import fetch, remote_files, tiny
+from tasks.datasets import fetch, tiny
 from tasks.embeddings.contextual.encode_corpus import encode_corpus
 from tasks.embeddings.contextual.select_bilm import copy_bilm, select_bilm
 from tasks.embeddings.contextual.stored_layers import write_layers
@@ -27,7 +27,9 @@ from tasks.training.train_variant import train_variant
 
 generating = Stage(tiny.write_tiny, "generate-tiny")
 fetching = Stage(fetch.fetch, "fetch", label=lambda inputs: inputs["source"].name)
-fetching_remote_file = Stage(remote_files.fetch_remote_file, "fetch-remote-file")
+fetching_remote_file = Stage(
+    fetch.fetch, "fetch-remote-file", label=lambda inputs: inputs["source"].name
+)
 ingesting = Stage(ingest.ingest_file, "ingest", label=lambda inputs: inputs["file"].name)
 splitting = Stage(splits.write_split, "split", label=lambda inputs: inputs["part"])
 selecting_vectors = Stage(vectors_for_splits, "select-vectors")

@@ -21,7 +21,7 @@ from infra.files import archive_of
 from infra.masking import mask_secrets
 from infra.settings import settings
 from tasks.datasets.catalog import LEXICAL_RESOURCES
-from tasks.datasets.remote_files import find_remote_files, is_uri
+from tasks.datasets.paths import find_remote_files, is_uri
 from tasks.embeddings.contextual.source import find_bilm, is_bilm
 from tasks.embeddings.contextual.stored_layers import require_space
 from tasks.embeddings.formats.source import (

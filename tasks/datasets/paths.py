@@ -1,43 +1,73 @@
-"""Resolves a path that the user names (file, folder, glob or zip) to SQuAD-format data files, and
-names the dataset, under which runs and models are filed."""
+"""Finds the data files that a user names by path, glob or URI, assigns them to splits by file name,
+and names the dataset, under which runs and models are filed."""
 
 import os
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from pathlib import Path, PurePosixPath
+from typing import Any, Generic, NamedTuple, TypeVar
+from urllib.parse import quote, unquote, urlsplit
+
+from fsspec.utils import glob_translate
+from pyarrow import fs
 
 from infra.errors import UserError, did_you_mean
-from infra.files import archive_of, files_below, inner_suffix, matches, members, user_path
+from infra.files import (
+    archive_of,
+    files_below,
+    inner_suffix,
+    is_hidden,
+    matches,
+    members,
+    user_path,
+)
 from infra.masking import mask_secrets
 from infra.run_logger import logger
-from tasks.datasets.catalog import DATASETS, RESERVED_NAMES, SplitName
-from tasks.datasets.remote_files import RemoteFile, is_uri
+from infra.storage.safe_names import safe_name
+from tasks.datasets.catalog import DATASETS, RESERVED_NAMES
+from tasks.datasets.download import DownloadError, validator
+from tasks.datasets.fetch import Source, explained_errors, is_http_url
 
 EXTENSIONS = (".json", ".jsonl", ".ndjson", ".parquet")
 EXTENSIONS_TEXT = ".json, .jsonl, .ndjson or .parquet"
 # Bytes; names of reports and locks, of at most 255 bytes, add to it.
 LONGEST_NAME = 100
 
-DataFile = TypeVar("DataFile", bound=Path | RemoteFile)
+DataFile = TypeVar("DataFile", bound=Path | Source)
 
 
-def data_files(path_or_glob: str) -> list[Path]:
-    """The data files of a path: one file, or those in a folder (recursively), a glob or a zip.
+def find_data_files(spec: str, local_copy: Callable[[Source], Path]) -> list[Path | Source]:
+    """The data files at a path or URI: one file, or those in a folder (recursively), glob or zip.
 
-    Hidden files and folders are left out. A file of another name is a data file only if the path
-    names it exactly.
+    Hidden files and folders are left out. A file of another name is a data file only if a path
+    names it exactly. Of remote files, only zips are fetched (`local_copy`), to list their members.
 
     Raises:
-        UserError: the path has no data files, or can't be read.
+        UserError: there are none, or they can't be read.
     """
+    if not is_uri(spec):
+        return [*_local_files(spec)]
+    found: list[Path | Source] = []
+    for file in find_remote_files(spec):
+        if _is_zip(Path(file.name)):
+            found += _expanded(local_copy(file))
+        elif inner_suffix(Path(file.name)) in EXTENSIONS:
+            found.append(file)
+    if not found:
+        raise UserError(f"{spec}: unsupported file name; expected one of {EXTENSIONS_TEXT}.")
+    return found
+
+
+def _local_files(path_or_glob: str) -> list[Path]:
     path = user_path(path_or_glob)
-    if archive_of(path) or (path.is_file() and path.suffix.lower() != ".zip"):
+    if archive_of(path) or (path.is_file() and not _is_zip(path)):
         return [path]
     places = [path] if path.exists() else matches(path)
-    files = list(dict.fromkeys(file for place in places for file in _files_at(place)))
+    entries = [e for place in places for e in (files_below(place) if place.is_dir() else [place])]
+    files = list(dict.fromkeys(file for entry in entries for file in _expanded(entry)))
     if not files and path.exists():
         raise UserError(f"{path_or_glob} has no {EXTENSIONS_TEXT} files. Check the path.")
     if not files:
@@ -49,9 +79,16 @@ def data_files(path_or_glob: str) -> list[Path]:
     return files
 
 
-def _files_at(place: Path) -> list[Path]:
-    entries = files_below(place) if place.is_dir() else [place]
-    return [file for entry in entries for file in expand_data_file(entry)]
+def _is_zip(path: Path) -> bool:
+    return path.suffix.lower() == ".zip"
+
+
+def _expanded(path: Path) -> list[Path]:
+    """The file itself, or the members of a zip, if their names end in a data extension."""
+    if not path.is_file() or path.name.startswith("."):
+        return []
+    files = members(path) if _is_zip(path) else [path]
+    return [file for file in files if inner_suffix(file) in EXTENSIONS]
 
 
 def _known_names(path: Path) -> list[str]:
@@ -62,12 +99,72 @@ def _known_names(path: Path) -> list[str]:
     return names
 
 
-def expand_data_file(path: Path) -> list[Path]:
-    """The file itself, or the members of a zip, if their names end in a data extension."""
-    if not path.is_file() or path.name.startswith("."):
-        return []
-    files = members(path) if path.suffix.lower() == ".zip" else [path]
-    return [file for file in files if inner_suffix(file) in EXTENSIONS]
+def is_uri(name_or_uri: str) -> bool:
+    """Whether a name begins with a URI scheme, such as s3://bucket/folder."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", name_or_uri) is not None
+
+
+def find_remote_files(uri: str) -> list[Source]:
+    """The current version of the file at a URL; or the object at a URI of an object store that
+    pyarrow opens, those below a folder (recursively), or those that match a glob, in which **
+    stands for folders at any depth. Hidden objects, and those in hidden folders, are left out.
+
+    Raises:
+        UserError: there are none, the URI of an object contains a password, the name of a file
+            could lead out of a folder here, or it can't be read; the message says why.
+    """
+    if is_http_url(uri):
+        return [_find_web_file(uri)]
+    if urlsplit(uri).password is not None:
+        raise UserError(
+            "The URI of a data file contains a password. Set the credentials as environment "
+            "variables instead, for example AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+        )
+    with explained_errors(uri):
+        files = _list_objects(uri)
+    if not files:
+        raise UserError(f"No files found at {uri}. Check the URI.")
+    return files
+
+
+def _find_web_file(url: str) -> Source:
+    """The file is named by the last part of the URL's path, with ".json" appended if it has no
+    extension."""
+    name = PurePosixPath(unquote(urlsplit(url).path)).name or "data"
+    safe = safe_name(name if "." in name else f"{name}.json", mask_secrets(url))
+    try:
+        version = validator(url) or f"requested at {time.time_ns()}"
+    except DownloadError as error:
+        raise UserError(
+            f"{error}. Check the URL, or download the file and give the path of the copy."
+        ) from error
+    return Source(name=safe, url=url, version=version)
+
+
+def _list_objects(uri: str) -> list[Source]:
+    location, mark, query = uri.partition("?")
+    folder = location.partition("*")[0].rpartition("/")[0] if "*" in location else location
+    pattern = location[len(folder) :].strip("/") or "**"
+    store, path = fs.FileSystem.from_uri(folder + mark + query)
+    infos: list[Any] = [store.get_file_info(path)]
+    if infos[0].type == fs.FileType.Directory:
+        infos = store.get_file_info(fs.FileSelector(path, recursive=True))
+    return [
+        Source(
+            name=safe_name(info.base_name, mask_secrets(folder)),
+            url=_join(folder, place) + mark + query,
+            version=f"{info.size} bytes, modified {info.mtime_ns}",
+        )
+        for info in sorted(infos, key=lambda info: info.path)
+        if info.type == fs.FileType.File
+        and not is_hidden(place := PurePosixPath(info.path).relative_to(path))
+        and re.match(glob_translate(pattern), place.as_posix())
+    ]
+
+
+def _join(folder: str, place: PurePosixPath) -> str:
+    """The URI of an object at a place in a folder, which may be the object itself."""
+    return f"{folder.rstrip('/')}/{quote(place.as_posix())}" if place.parts else folder
 
 
 class Assigned(NamedTuple, Generic[DataFile]):
@@ -88,14 +185,17 @@ def assign_splits(files: Sequence[DataFile]) -> Assigned[DataFile]:
     dev = [file for file in files if _begins_with(file, "dev")]
     train = [file for file in files if _begins_with(file, "train")]
     if not (train and dev):
-        if 0 < len(train) < len(files):
-            _log_all_train("dev", tuple(file.name for file in files))
-        elif dev and len(files) > 1:
-            _log_all_train("train", tuple(file.name for file in files))
+        if 0 < len(train) < len(files) or (dev and len(files) > 1):
+            missing, purpose = ("dev", "evaluate") if train else ("train", "train only")
+            _warn_once(
+                f"No file name begins with {missing}, so all {len(files)} files are training "
+                f"files: {_listed([file.name for file in files])}. To {purpose} on one of them, "
+                f"rename it to {missing}…, or set data.train_files and data.dev_files."
+            )
         return Assigned(list(files), [], [])
     unused = [file for file in files if not _begins_with(file, "train", "dev")]
     if unused:
-        _log_unused(tuple(file.name for file in unused))
+        _warn_once(not_used([file.name for file in unused]))
     return Assigned(train, dev, unused)
 
 
@@ -105,22 +205,17 @@ def _begins_with(file: DataFile, *words: str) -> bool:
 
 def warn_of_dev_files(files: Sequence[DataFile]) -> None:
     """Warn if some of several training files look like dev files."""
-    dev = tuple(file.name for file in files if _begins_with(file, "dev"))
+    dev = [file.name for file in files if _begins_with(file, "dev")]
     if dev and len(files) > 1:
-        _log_trained_on(dev)
+        _warn_once(
+            f"Used for training, although the names begin with dev: {_listed(dev)}. To evaluate on "
+            "them, name the files of both kinds: data.train_files and data.dev_files."
+        )
 
 
-@cache  # `check` finds them twice
-def _log_trained_on(names: tuple[str, ...]) -> None:
-    logger().warning(
-        f"Used for training, although the names begin with dev: {_listed(names)}. To evaluate on "
-        "them, name the files of both kinds: data.train_files and data.dev_files."
-    )
-
-
-@cache  # `check` assigns them twice
-def _log_unused(names: tuple[str, ...]) -> None:
-    logger().warning(not_used(names))
+@cache  # `check` finds and assigns files twice
+def _warn_once(message: str) -> None:
+    logger().warning(message)
 
 
 def not_used(names: Sequence[str]) -> str:
@@ -128,16 +223,6 @@ def not_used(names: Sequence[str]) -> str:
     if not names:
         return ""
     return f"Not used, as the names begin with neither train nor dev: {_listed(names)}"
-
-
-@cache  # `check` assigns them twice
-def _log_all_train(missing: SplitName, names: tuple[str, ...]) -> None:
-    purpose = "evaluate" if missing == "dev" else "train only"
-    logger().warning(
-        f"No file name begins with {missing}, so all {len(names)} files are training files: "
-        f"{_listed(names)}. To {purpose} on one of them, rename it to {missing}…, or set "
-        "data.train_files and data.dev_files."
-    )
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -9,14 +9,20 @@ from pathlib import Path
 import pytest
 
 from infra.errors import UserError
+from tasks.datasets.fetch import Source
 from tasks.datasets.paths import (
     assign_splits,
-    data_files,
     dataset_name,
+    find_data_files,
     require_valid_name,
     warn_of_dev_files,
 )
 from tests.factories.permissions import lock
+
+
+def find_local(path: str) -> list[Path | Source]:
+    """The data files at a path; no remote file is fetched."""
+    return find_data_files(path, lambda source: pytest.fail(f"fetched {source}"))
 
 
 @pytest.fixture
@@ -52,20 +58,20 @@ ALL = "a.jsonl.gz b/c.json d.PARQUET e.zip/deep/dev.json.xz e.zip/train.json f.n
     ],
 )
 def test_finds_files_by_path_glob_or_archive(named: str, files: str, folder: Path) -> None:
-    paths = data_files(str(folder / named))
+    paths = find_local(str(folder / named))
     assert sorted(paths) == [folder / file for file in files.split()]
 
 
 def test_literal_brackets_are_not_a_glob(tmp_path: Path) -> None:
     (tmp_path / "a[1].json").touch()
-    assert data_files(str(tmp_path / "a[1].json")) == [tmp_path / "a[1].json"]
+    assert find_local(str(tmp_path / "a[1].json")) == [tmp_path / "a[1].json"]
 
 
 @pytest.mark.parametrize("name", ["nowhere", "squad-v3", "*.json", "*.md", "**"])
 def test_error_names_the_missing_source(name: str, tmp_path: Path) -> None:
     (tmp_path / "README.md").touch()
     with pytest.raises(UserError, match=f"{re.escape(name)} is neither"):
-        data_files(str(tmp_path / name))
+        find_local(str(tmp_path / name))
 
 
 @pytest.mark.parametrize("name", ["empty", "notes", "e.zip"])
@@ -77,7 +83,7 @@ def test_error_names_a_place_without_data(name: str, tmp_path: Path) -> None:
         pass
     message = f"{name} has no .json, .jsonl, .ndjson or .parquet files. Check the path."
     with pytest.raises(UserError, match=f"{re.escape(message)}$"):
-        data_files(str(tmp_path / name))
+        find_local(str(tmp_path / name))
 
 
 @pytest.mark.parametrize("name", ["~nosuchuser/a.json", f"{'x' * 300}.json", "{}/locked/a.json"])
@@ -87,7 +93,7 @@ def test_unreadable_path_is_refused(
     lock(tmp_path / "locked", monkeypatch)
     name = name.format(tmp_path)
     with pytest.raises(UserError, match=f"^{name} can't be read "):
-        data_files(name)
+        find_local(name)
 
 
 def test_unlisted_folder_suggests_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +103,7 @@ def test_unlisted_folder_suggests_no_file(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "notes.txt").touch()
     monkeypatch.setattr(Path, "iterdir", refuse)
     with pytest.raises(UserError, match=r"nots\.txt is neither a known dataset") as refused:
-        data_files(str(tmp_path / "nots.txt"))
+        find_local(str(tmp_path / "nots.txt"))
     assert "Did you mean" not in str(refused.value)
 
 
@@ -167,7 +173,7 @@ def test_dev_files_among_training_files_are_named(
 def test_unknown_name_suggests_the_closest(typed: str, meant: str, folder: Path) -> None:
     meant = meant.format(folder)
     with pytest.raises(UserError, match=re.escape(f"Did you mean {meant!r}?")):
-        data_files(typed.format(folder))
+        find_local(typed.format(folder))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from flows.common.parameters import DataParameters
 from infra.artifacts.manifest import read_manifest
 from infra.errors import UserError
 from tasks.datasets import download
-from tasks.datasets.remote_files import RemoteFile, fetch_remote_file, find_remote_files
+from tasks.datasets.fetch import Source, fetch
+from tasks.datasets.paths import find_remote_files
 from tests.factories.file_server import Served, serving
 from tests.factories.http_server import http_server
 
@@ -103,7 +104,7 @@ def test_secrets_are_sent_but_never_stored_or_logged(
     assert "hidden" not in caplog.text and "token=***" in caplog.text
     written = [path for path in root.rglob("*") if path.is_file()]
     assert not [path for path in written if b"hidden" in path.read_bytes()]
-    address = read_manifest(file.parent)["inputs"]["file"]["address"]
+    address = read_manifest(file.parent)["inputs"]["source"]["url"]
     assert address == served.url.replace("//", "//***@") + "?token=***"
 
 
@@ -132,8 +133,7 @@ def test_key_may_be_the_name_of_the_content() -> None:
     """Files whose addresses differ in a key are different ones, unlike those of other tokens."""
 
     def dump(query: str) -> dict[str, Any]:
-        file = RemoteFile(address=f"https://h/a?{query}", path="/a", name="a.json", version="1")
-        return file.model_dump()
+        return Source(url=f"https://h/a?{query}", name="a.json", version="1").model_dump()
 
     assert dump("token=hidden1") == dump("token=hidden2")
     assert dump("key=hidden1") != dump("key=hidden2")
@@ -231,7 +231,7 @@ def test_object_with_an_unsafe_name_is_refused(tmp_path: Path) -> None:
 
 def test_copies_the_whole_object(store: str, tmp_path: Path) -> None:
     (stored,) = find_remote_files("s3://bucket/months/may.json" + store)
-    assert fetch_remote_file(tmp_path, stored) == {"bytes": 3000}
+    assert fetch(tmp_path, stored) == {"bytes": 3000}
     assert (tmp_path / "may.json").read_bytes() == OBJECTS["months/may.json"]
 
 
