@@ -13,11 +13,11 @@ from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
 from flows.common.data_files import find_files, recommended_training
 from flows.common.display_names import names_of_vectors
-from flows.common.encoding import resolve_vectors
 from flows.common.failures import report_user_errors
 from flows.common.parameters import DataParameters, VectorParameters, configure
 from flows.common.publish import publish_page
 from flows.common.splits import Splits, ingest_dataset
+from flows.common.vectors import resolve_vectors
 from infra.errors import UserError
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS
 from tasks.embeddings.formats.source import NO_VECTORS

@@ -12,10 +12,10 @@ from rich.table import Column
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
 from flows.common.display_names import names_of_sets, require_unique
-from flows.common.encoding import find_vectors, warn_if_casing_differs
 from flows.common.failures import STATE_HOOKS, report_user_errors
 from flows.common.publish import publish_page
 from flows.common.splits import ingest_texts
+from flows.common.vectors import find_vectors, warn_if_casing_differs
 from infra.artifacts.manifest import digest_of, read_manifest
 from infra.artifacts.stage import Output
 from infra.settings import settings

@@ -12,10 +12,10 @@ from pydantic import Field
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show
 from flows.common.command_line import command_of
-from flows.common.encoding import train_bilm, train_from_corpus
 from flows.common.failures import TRAINING_FLOW, report_user_errors
 from flows.common.parameters import CorpusParameters, SetName, check_start
 from flows.common.splits import ingest_texts
+from flows.common.vectors import train_bilm, train_from_corpus
 from flows.evaluate_embeddings import evaluate_embeddings
 from infra.artifacts.shared_folder import local_path, shared_folder, shown_path
 from infra.artifacts.stage import result_of

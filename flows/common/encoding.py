@@ -1,246 +1,31 @@
-"""A dataset encoded for training: its vectors, its vocabulary, and the splits as type ids.
-
-Vectors are found by name, or trained first.
-"""
+"""A dataset encoded for training: its vectors, its vocabulary, and the splits as type ids."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
 
 from prefect import get_run_logger
 
-from flows.common.data_files import local_copy
 from flows.common.display_names import names_of_vectors
-from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
-from flows.common.splits import Splits, ingest_texts
-from infra.artifacts.shared_folder import local_path
+from flows.common.parameters import VectorParameters
+from flows.common.splits import Splits
+from flows.common.vectors import resolve_vectors, warn_if_casing_differs
 from infra.artifacts.stage import Output
-from infra.cluster.allotment import Resources
 from infra.errors import UserError
-from infra.files import archive_of
-from infra.masking import mask_secrets
 from infra.settings import settings
-from tasks.datasets.catalog import LEXICAL_RESOURCES
-from tasks.datasets.paths import find_remote_files, is_uri
-from tasks.embeddings.contextual.source import find_bilm, is_bilm
+from tasks.embeddings.contextual.source import find_bilm
 from tasks.embeddings.contextual.stored_layers import require_space
-from tasks.embeddings.formats.source import (
-    BILM,
-    DOWNLOADED,
-    NO_VECTORS,
-    PACKAGED,
-    VECTORS,
-    JoinedVectors,
-    VectorInput,
-    packaged,
-    published_set,
-    stage_input,
-)
-from tasks.embeddings.formats.store import History, history_of, require_subwords
-from tasks.embeddings.training.config import (
-    METHODS,
-    EmbeddingParameters,
-)
-from tasks.embeddings.training.corpus_files import (
-    TEXT_NAMES,
-    TextFile,
-    find_texts,
-    has_text_name,
-    split_column,
-)
-from tasks.embeddings.training.train import require_compatible_start
+from tasks.embeddings.formats.source import NO_VECTORS, VECTORS
+from tasks.embeddings.formats.store import history_of, require_subwords
 from tasks.stages import (
     building_vocabulary,
     computing_layers,
-    copying_bilm,
     encoding,
-    encoding_corpus,
-    fetching,
-    preparing_corpus,
     selecting_bilm,
     selecting_vectors,
-    training_language_model,
-    training_vectors,
 )
 from tasks.text.build_vocabulary import VocabularyConfig
 from tasks.text.coverage import covered, misfit, no_word_known
 from tasks.tracking.runs import Split
-from tasks.training.train_variant import remove_checkpoints
-
-
-def resolve_vectors(
-    vectors: VectorParameters, lower_case: bool, splits: Splits | None = None
-) -> VectorInput | JoinedVectors:
-    """The chosen set, or several joined ones: the packaged one, a known set, a file, or one that is
-    trained first, in lower case if the vocabulary is. For `splits`, see `corpus_files`."""
-    sets = tuple(_resolve(part, vectors, lower_case, splits) for part in vectors.parts)
-    return JoinedVectors(sets) if len(sets) > 1 else sets[0]
-
-
-def _resolve(
-    spec: str, vectors: VectorParameters, lower_case: bool, splits: Splits | None
-) -> VectorInput:
-    if spec not in METHODS:
-        return find_vectors(spec)
-    corpus = CorpusParameters(
-        files=vectors.corpus_files, dataset=vectors.corpus_dataset, lower_case=lower_case
-    )
-    embedding = EmbeddingParameters.model_validate({"method": spec, "dimension": vectors.dimension})
-    trained = train_from_corpus(corpus, embedding, None, splits)
-    return stage_input(trained.folder / VECTORS)
-
-
-def find_vectors(spec: str) -> VectorInput:
-    """A set of vectors in the form that stages take; a known set is downloaded.
-
-    `glove.6B/glove.6B.100d.txt` names one member of a known set that has several. A local file or
-    folder takes precedence over a known set of the same name, and that over a set trained here.
-
-    Raises:
-        UserError: the set can't be found or downloaded.
-    """
-    folder = spec.removesuffix(f"/{VECTORS}")  # with the n-grams beside it
-    local = local_path(folder)
-    if (local / VECTORS).is_file():  # a set that was trained here
-        return stage_input(local / VECTORS)
-    if folder != spec:
-        local /= VECTORS
-    name, _, member = spec.partition("/")
-    if name in DOWNLOADED and not (local.is_file() or archive_of(local)):
-        source = DOWNLOADED[name].source
-        return stage_input(fetching(source).folder / source.name / member)
-    if spec == PACKAGED:
-        return packaged()
-    if spec == NO_VECTORS:
-        return spec
-    if is_uri(spec) and not local.exists():
-        return _fetch_vectors(spec)
-    if not local.is_file() and (published := published_set(spec)):
-        return stage_input(published)
-    if local.is_dir():
-        hint = (
-            "It holds a language model: name a set of word vectors here, and the model in "
-            "vectors.contextual of a training."
-            if is_bilm(spec)
-            else "Name a file of vectors, or a set that was trained here."
-        )
-        raise UserError(f"{spec} is a folder without {VECTORS}. {hint}")
-    return stage_input(local)
-
-
-def _fetch_vectors(uri: str) -> VectorInput:
-    files = find_remote_files(uri)
-    if len(files) > 1:
-        raise UserError(f"{mask_secrets(uri)} has {len(files)} files. Name one file of vectors.")
-    return stage_input(local_copy(files[0]))
-
-
-def train_from_corpus(
-    corpus: CorpusParameters,
-    embedding: EmbeddingParameters,
-    start: str | None,
-    splits: Splits | None = None,
-) -> Output:
-    """Prepare the corpus, and train a set of vectors on it. For `splits`, see `corpus_files`."""
-    files = corpus_files(corpus, splits)
-    start_vectors = None
-    if start is not None:
-        start_vectors = find_vectors(start)
-        require_compatible_start(start_vectors, embedding)
-        history = history_of(start_vectors)
-        warn_if_casing_differs(start, history, "corpus.lower_case", corpus.lower_case)
-    prepared = preparing_corpus(files, corpus.lower_case)
-    return training_vectors(prepared.folder, embedding, start_vectors)
-
-
-def train_bilm(
-    corpus: CorpusParameters,
-    embedding: EmbeddingParameters,
-    start: Path | None,
-    resources: Resources,
-) -> Output:
-    """Prepare and encode the corpus, and train ELMo's language model on it.
-
-    `start` is the file of a language model that was trained here (see `find_start_bilm`).
-
-    Raises:
-        UserError: the start model can't be read, or the corpus names no texts or too few.
-    """
-    if start is not None:
-        from tasks.embeddings.contextual.bilm_file import load_bilm  # loads torch
-
-        history = load_bilm(start).history
-        warn_if_casing_differs(str(start), history, "corpus.lower_case", corpus.lower_case)
-        start = copying_bilm(start).folder / BILM
-    prepared = preparing_corpus(corpus_files(corpus), corpus.lower_case).folder
-    encoded = encoding_corpus(prepared).folder
-    output = training_language_model(prepared, encoded, embedding, start, resources)
-    remove_checkpoints(output.folder)
-    return output
-
-
-def corpus_files(corpus: CorpusParameters, splits: Splits | None = None) -> list[TextFile]:
-    """The files of a corpus, each once, with the training contexts of `corpus.dataset` last.
-
-    `splits` are those of the run that uses the vectors. The training contexts are then the run's
-    own, or those of another dataset that is split in the same way: split differently, they would
-    include contexts that the run holds out.
-
-    Raises:
-        UserError: the corpus names neither files nor a dataset.
-    """
-    named = [file for spec in corpus.files for file in _find_texts(spec)]
-    files = list({(file.path.resolve(), file.column): file for file in named}.values())
-    if corpus.dataset is not None:
-        train = _training_split(corpus.dataset, splits)
-        files.append(TextFile(train.folder / "contexts.parquet"))
-    if not files:
-        raise UserError("No corpus of texts to read. Set corpus.files or corpus.dataset.")
-    return files
-
-
-def _training_split(dataset: str, splits: Splits | None) -> Output:
-    if splits is None:
-        return ingest_texts(dataset).train
-    data = splits.data
-    # Beside training files, the default dataset does not name the data.
-    if dataset == data.dataset and not (data.train_files and dataset == DataParameters().dataset):
-        return splits.train
-    shares = data.model_dump(include={"seed", "dev_share", "validation_share"})
-    return ingest_texts(dataset, **shares).train
-
-
-def _find_texts(spec: str) -> list[TextFile]:
-    if is_uri(spec):
-        return _fetch_texts(spec)
-    known = LEXICAL_RESOURCES.get(spec)
-    if known is None or known.kind != "corpus" or Path(spec).exists():
-        return find_texts(spec)
-    return [TextFile(fetching(known.source).folder / known.source.name)]
-
-
-def _fetch_texts(spec: str) -> list[TextFile]:
-    uri, column = split_column(spec)
-    texts = [file for file in find_remote_files(uri) if has_text_name(PurePosixPath(file.name))]
-    if not texts:
-        raise UserError(
-            f"{mask_secrets(uri)}: no texts there; expected names that end in {TEXT_NAMES}."
-        )
-    return [TextFile(local_copy(file), column) for file in texts]
-
-
-def warn_if_casing_differs(name: str, history: History, field: str, lower_case: bool) -> None:
-    """Log a warning if a set was trained in a different case from what `field` says.
-
-    A set without a record of its case is not checked.
-    """
-    trained_lower_case = history.get("lower_case", lower_case)
-    if trained_lower_case != lower_case:
-        get_run_logger().warning(
-            f"The vectors {mask_secrets(name)} were trained with lower_case={trained_lower_case}, "
-            f"but {field} is {lower_case}: words with capitals have no vector. Set {field} to "
-            f"{trained_lower_case}."
-        )
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.common.encoding import corpus_files, encode_dataset, find_vectors, train_from_corpus
+from flows.common.corpora import corpus_files
+from flows.common.encoding import encode_dataset
 from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
 from flows.common.splits import ingest_dataset
+from flows.common.vectors import find_vectors, train_from_corpus
 from flows.compare_variants import compare_variants
 from flows.evaluate_embeddings import evaluate_embeddings
 from flows.retrain import retrain

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from mlflow.tracking import MlflowClient
 
-from flows.common.encoding import train_from_corpus
 from flows.common.parameters import CorpusParameters
+from flows.common.vectors import train_from_corpus
 from infra.artifacts.manifest import content_digest
 from infra.settings import settings
 from tasks.embeddings.training.config import EmbeddingParameters
