@@ -11,6 +11,7 @@ from tasks.data.splits import Overlap
 from tasks.datasets.catalog import DATASETS, FEW_QUESTIONS, FOR_FEW_QUESTIONS, Dataset, SplitName
 from tasks.datasets.fetch import Source
 from tasks.datasets.paths import (
+    DataFile,
     assign_splits,
     dataset_name,
     find_data_files,
@@ -122,9 +123,9 @@ def _train_and_dev(
             "data.dataset."
         )
     if known is None:
-        found = assign_splits(find_data_files(data.dataset, local_copy))
-        unused = [file.name for file in found.unused]
-        return _local_copies(found.train), _local_copies(found.dev), unused
+        train_files, dev_files, others = assign_splits(find_data_files(data.dataset, local_copy))
+        unused = [file.name for file in others]
+        return _local_copies(train_files), _local_copies(dev_files), unused
     train = resolve([data.dataset], "train", data.seed)
     dev = resolve([data.dataset], "dev", data.seed)
     return train, [] if dev == train else dev, []
@@ -150,7 +151,7 @@ def resolve(specs: Sequence[str], split: SplitName, seed: int) -> list[Path]:
     ]
 
 
-def _local_copies(files: Sequence[Path | Source]) -> list[Path]:
+def _local_copies(files: Sequence[DataFile]) -> list[Path]:
     return [file if isinstance(file, Path) else local_copy(file) for file in files]
 
 

@@ -93,14 +93,9 @@ def ingest_file(
 
     Raises UserError, which names the file, if the file is malformed or `ingest_articles` raises.
     """
-    try:
-        with naming(file):
-            shards = map_on_cluster(partial(_file_shard, repair=repair), read_shards(file))
-            return _write(out, _reporting(file, shards), max_rejected)
-    except UserError as error:
-        if str(file) in str(error):
-            raise
-        raise UserError(f"{file}: {error}") from error
+    with naming(file):
+        shards = map_on_cluster(partial(_file_shard, repair=repair), read_shards(file))
+        return _write(out, _reporting(file, shards), max_rejected)
 
 
 def ingest_articles(

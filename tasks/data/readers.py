@@ -116,10 +116,12 @@ def _entries(path: Path) -> Iterator[Entry]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Turn a FormatError within the block into a UserError that names the file."""
+    """Turn an error of a file within the block into a UserError that names it, once."""
     try:
         yield
-    except FormatError as error:
+    except (FormatError, UserError) as error:
+        if isinstance(error, UserError) and str(path) in str(error):
+            raise
         raise UserError(f"{path}: {on_one_line(str(error))}") from error
 
 

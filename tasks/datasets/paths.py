@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from fsspec.utils import glob_translate
@@ -36,10 +36,10 @@ EXTENSIONS_TEXT = ".json, .jsonl, .ndjson or .parquet"
 # Bytes; names of reports and locks, of at most 255 bytes, add to it.
 LONGEST_NAME = 100
 
-DataFile = TypeVar("DataFile", bound=Path | Source)
+DataFile = Path | Source
 
 
-def find_data_files(spec: str, local_copy: Callable[[Source], Path]) -> list[Path | Source]:
+def find_data_files(spec: str, local_copy: Callable[[Source], Path]) -> list[DataFile]:
     """The data files at a path or URI: one file, or those in a folder (recursively), glob or zip.
 
     Hidden files and folders are left out. A file of another name is a data file only if a path
@@ -50,7 +50,7 @@ def find_data_files(spec: str, local_copy: Callable[[Source], Path]) -> list[Pat
     """
     if not is_uri(spec):
         return [*_local_files(spec)]
-    found: list[Path | Source] = []
+    found: list[DataFile] = []
     for file in find_remote_files(spec):
         if _is_zip(Path(file.name)):
             found += _expanded(local_copy(file))
@@ -167,16 +167,11 @@ def _join(folder: str, place: PurePosixPath) -> str:
     return f"{folder.rstrip('/')}/{quote(place.as_posix())}" if place.parts else folder
 
 
-class Assigned(NamedTuple, Generic[DataFile]):
-    """The files to train on, those to evaluate on, and those that are not used."""
-
-    train: list[DataFile]
-    dev: list[DataFile]
-    unused: list[DataFile]
-
-
-def assign_splits(files: Sequence[DataFile]) -> Assigned[DataFile]:
-    """Training and dev files, distinguished by names that begin with "train" and "dev".
+def assign_splits(
+    files: Sequence[DataFile],
+) -> tuple[list[DataFile], list[DataFile], list[DataFile]]:
+    """Training files, dev files, distinguished by names that begin with "train" and "dev", and
+    those that are not used.
 
     Unless there are files of both kinds, all are training files, to be divided by article. If there
     are, other files are not used, and a line in the log names them. A line in the log also says if
@@ -192,11 +187,11 @@ def assign_splits(files: Sequence[DataFile]) -> Assigned[DataFile]:
                 f"files: {_listed([file.name for file in files])}. To {purpose} on one of them, "
                 f"rename it to {missing}…, or set data.train_files and data.dev_files."
             )
-        return Assigned(list(files), [], [])
+        return list(files), [], []
     unused = [file for file in files if not _begins_with(file, "train", "dev")]
     if unused:
         _warn_once(not_used([file.name for file in unused]))
-    return Assigned(train, dev, unused)
+    return train, dev, unused
 
 
 def _begins_with(file: DataFile, *words: str) -> bool:
