@@ -10,9 +10,8 @@ from prefect.exceptions import ParameterTypeError
 from prefect.utilities.callables import parameter_schema
 
 from flows.common import encoding as flow_file
-from flows.common.corpora import corpus_files
 from flows.common.parameters import CorpusParameters, VectorParameters
-from flows.common.vectors import resolve_vectors, train_from_corpus
+from flows.common.vectors import corpus_files, resolve_vectors, train_from_corpus
 from flows.train_embeddings import (
     announce,
     evaluation_parameters,
