@@ -22,7 +22,7 @@ from infra.errors import UserError
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS
 from tasks.embeddings.formats.source import NO_VECTORS
 from tasks.reports.data_report import CheckedFiles, CheckedVectors
-from tasks.stages import checking, ingesting, selecting_vectors
+from tasks.stages import check_stage, ingest_stage, select_vectors_stage
 from tasks.text.build_vocabulary import VocabularyConfig
 
 
@@ -35,7 +35,7 @@ def check(
     files = find_files(data)
     checked, splits = _ingest_all(files.all, data)
     training = configure("baseline", recommended_training(data)).training
-    findings = checking(files.name, checked, _select_vectors(vectors, checked, splits), training)
+    findings = check_stage(files.name, checked, _select_vectors(vectors, checked, splits), training)
     report = publish_page(findings.folder / "report.html", f"check-{files.name}.html")
     return {**findings.facts, "report": str(report)}
 
@@ -47,7 +47,7 @@ def _select_vectors(
     if vectors.source == NO_VECTORS or not checked.ingested:
         return None
     vocabulary = VocabularyConfig()
-    selected = selecting_vectors(
+    selected = select_vectors_stage(
         resolve_vectors(vectors, vocabulary.lower_case, splits),
         list(checked.ingested.values()),
         vocabulary.lower_case,
@@ -65,11 +65,11 @@ def _ingest_all(files: list[Path], data: DataParameters) -> tuple[CheckedFiles, 
     for file in dict.fromkeys(files):
         name = file.name if file.name not in ingested else str(file)
         try:
-            ingested[name] = ingesting(file, data.repair, data.max_rejected).folder
+            ingested[name] = ingest_stage(file, data.repair, data.max_rejected).folder
         except UserError as error:
             problems.append(str(error))
             with suppress(UserError):  # a file with too many invalid questions has statistics, too
-                ingested[name] = ingesting(file, data.repair).folder
+                ingested[name] = ingest_stage(file, data.repair).folder
     splits = None
     if not problems:
         try:

@@ -53,7 +53,7 @@ from infra.settings import settings
 from tasks.datasets.catalog import COMPARISONS
 from tasks.reports.comparison import Cell, compare
 from tasks.reports.run_report import REPORT, with_links_to, write_error_page
-from tasks.stages import comparing, reporting_errors
+from tasks.stages import compare_stage, error_report_stage
 from tasks.tracking import runs
 
 # The columns that the terminal shows; the page and Prefect show all columns.
@@ -174,7 +174,7 @@ def with_error_report(
         return outcome
     try:
         splits = training.splits
-        errors = reporting_errors(splits.name, outcome.folder, splits.dev.folder)
+        errors = error_report_stage(splits.name, outcome.folder, splits.dev.folder)
     except Exception as error:
         lost = "the training ended, but not its error report"
         if isinstance(error, UserError):
@@ -217,7 +217,7 @@ def _publish_all(outcomes: Outcomes, seeds: Sequence[int]) -> dict[str, Any]:
     if not results:
         raise outcomes.errors[0]
     pages = _publish_reports(results, seeds[0])
-    comparison = comparing(outcomes.cells, seeds, pages, missing)
+    comparison = compare_stage(outcomes.cells, seeds, pages, missing)
     datasets = dict.fromkeys(result.training.splits.name for result in results)
     summary = publish_comparison(comparison, datasets, complete=not missing)
     if missing:

@@ -28,10 +28,10 @@ from tasks.embeddings.evaluation.homonyms import HOMONYMS
 from tasks.embeddings.evaluation.published_tests import ANALOGIES, SIMILARITY_TESTS
 from tasks.embeddings.formats.source import PACKAGED, check_source
 from tasks.stages import (
-    evaluating_bilm,
-    evaluating_vectors,
-    fetching,
-    reporting_embeddings,
+    embeddings_report_stage,
+    evaluate_bilm_stage,
+    evaluate_vectors_stage,
+    fetch_stage,
 )
 from tasks.tracking import runs
 from tasks.training.run_params import source_digest, vector_parameters
@@ -54,9 +54,9 @@ TITLES = {
 def published_tests(fetch: bool) -> dict[str, Path]:
     """Files of the published tests by name; tests not at hand are downloaded only with `fetch`."""
     return {
-        name: fetching(test).folder / test.name
+        name: fetch_stage(test).folder / test.name
         for name, test in PUBLISHED.items()
-        if fetch or fetching.is_built(test) or is_in_mirror(test)
+        if fetch or fetch_stage.is_built(test) or is_in_mirror(test)
     }
 
 
@@ -112,7 +112,7 @@ def evaluate_embeddings(
     splits = [Path(split.source) for split in inputs]
     files = [*tests.values(), HOMONYMS]
     evaluated = [_evaluate(spec, files, splits, queries, lower_case) for spec in vectors]
-    report = reporting_embeddings(
+    report = embeddings_report_stage(
         names,
         [output.folder for output in evaluated],
         left_out,
@@ -151,8 +151,8 @@ def _evaluate(
 ) -> Output:
     """The evaluation of a set; language models look up words in the case of their training."""
     if is_bilm(spec):
-        return evaluating_bilm(find_bilm(spec), tests, splits, queries, lower_case)
-    evaluated = evaluating_vectors(find_vectors(spec), tests, splits, queries, lower_case)
+        return evaluate_bilm_stage(find_bilm(spec), tests, splits, queries, lower_case)
+    evaluated = evaluate_vectors_stage(find_vectors(spec), tests, splits, queries, lower_case)
     warn_if_casing_differs(spec, evaluated.facts["history"], "lower_case", lower_case)
     return evaluated
 

@@ -26,7 +26,7 @@ from tasks.evaluation.slices import guarded_slices
 from tasks.inference.no_answer import NoAnswer
 from tasks.inference.score_model import ANSWERS, unread_warning
 from tasks.inference.trained_contexts import new_to_models
-from tasks.stages import scoring, splitting
+from tasks.stages import score_stage, split_stage
 from tasks.text.vocabulary import Lexicon
 from tasks.tracking import registry, runs
 from tasks.tracking.client import run_url
@@ -75,8 +75,8 @@ def evaluate_model(
     data = DataParameters(dataset=dataset, repair=repair, max_rejected=max_rejected)
     name = name_of_data(data)
     version = registry.chosen_version(settings().tracking_uri, model, name)
-    split = splitting(ingest_each(find_evaluation_files(data), data))
-    scored = scoring(version.model_id, split.folder, no_answer, expected_no_answer)
+    split = split_stage(ingest_each(find_evaluation_files(data), data))
+    scored = score_stage(version.model_id, split.folder, no_answer, expected_no_answer)
     if warning := unread_warning(registry.title(version), scored.facts):
         get_run_logger().warning(warning)
     questions = load_split(split.folder)

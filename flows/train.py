@@ -27,7 +27,7 @@ from flows.common.splits import ingest_dataset
 from flows.common.training import Training, model_to_start_from, report_on, suited_to, train_all
 from infra.cluster.allotment import Resources
 from models.configs.variant import VariantConfig
-from tasks.stages import reporting_errors
+from tasks.stages import error_report_stage
 
 # The columns that the terminal shows; the report and Prefect show all columns.
 TERMINAL_COLUMNS = ("variant", "EM", "F1", "NLL", "AvNA", "examples/s")
@@ -53,7 +53,9 @@ def train_variants(
     trainings = [Training(config, splits, encoded, start) for config in suited]
     trained = train_all(trainings, resources)
     report = report_on(trainings[0], trained)
-    errors = [reporting_errors(splits.name, output.folder, splits.dev.folder) for output in trained]
+    errors = [
+        error_report_stage(splits.name, output.folder, splits.dev.folder) for output in trained
+    ]
     return TrainedVariants(splits, trained, report, errors)
 
 

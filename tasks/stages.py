@@ -25,45 +25,45 @@ from tasks.tracking.registry import fetch_model, trained_variant
 from tasks.training.train_language_model import train_language_model
 from tasks.training.train_variant import train_variant
 
-generating = Stage(tiny.write_tiny, "generate-tiny")
-fetching = Stage(fetch.fetch, "fetch", label=lambda inputs: inputs["source"].name)
-fetching_remote_file = Stage(
+generate_stage = Stage(tiny.write_tiny, "generate-tiny")
+fetch_stage = Stage(fetch.fetch, "fetch", label=lambda inputs: inputs["source"].name)
+fetch_remote_stage = Stage(
     fetch.fetch, "fetch-remote-file", label=lambda inputs: inputs["source"].name
 )
-ingesting = Stage(ingest.ingest_file, "ingest", label=lambda inputs: inputs["file"].name)
-splitting = Stage(splits.write_split, "split", label=lambda inputs: inputs["part"])
-selecting_vectors = Stage(vectors_for_splits, "select-vectors")
-building_vocabulary = Stage(build_vocabulary.build_vocabulary, "build-vocabulary")
-preparing_corpus = Stage(corpus.prepare_corpus, "prepare-corpus")
-evaluating_vectors = Stage(evaluate_vectors, "evaluate-embeddings")
-evaluating_bilm = Stage(evaluate_bilm, "evaluate-language-model")
-reporting_embeddings = Stage(embeddings_report.write_embeddings_report, "embeddings-report")
-training_vectors = Stage(train.train_vectors, "train-embeddings")
-encoding_corpus = Stage(encode_corpus, "encode-corpus")
-training_language_model = Stage(train_language_model, "train-language-model")
-copying_bilm = Stage(copy_bilm, "copy-language-model")
-selecting_bilm = Stage(select_bilm, "select-language-model")
-computing_layers = Stage(write_layers, "compute-layers")
-encoding = Stage(
+ingest_stage = Stage(ingest.ingest_file, "ingest", label=lambda inputs: inputs["file"].name)
+split_stage = Stage(splits.write_split, "split", label=lambda inputs: inputs["part"])
+select_vectors_stage = Stage(vectors_for_splits, "select-vectors")
+vocabulary_stage = Stage(build_vocabulary.build_vocabulary, "build-vocabulary")
+prepare_corpus_stage = Stage(corpus.prepare_corpus, "prepare-corpus")
+evaluate_vectors_stage = Stage(evaluate_vectors, "evaluate-embeddings")
+evaluate_bilm_stage = Stage(evaluate_bilm, "evaluate-language-model")
+embeddings_report_stage = Stage(embeddings_report.write_embeddings_report, "embeddings-report")
+train_vectors_stage = Stage(train.train_vectors, "train-embeddings")
+encode_corpus_stage = Stage(encode_corpus, "encode-corpus")
+train_bilm_stage = Stage(train_language_model, "train-language-model")
+copy_bilm_stage = Stage(copy_bilm, "copy-language-model")
+select_bilm_stage = Stage(select_bilm, "select-language-model")
+compute_layers_stage = Stage(write_layers, "compute-layers")
+encode_stage = Stage(
     encode.encode_split,
     "encode",
     label=lambda inputs: str(read_manifest(inputs["split"])["inputs"]["part"]),
 )
-fetching_model = Stage(fetch_model, "fetch-model")
-training = Stage(
+fetch_model_stage = Stage(fetch_model, "fetch-model")
+train_stage = Stage(
     train_variant,
     "train",
     label=lambda inputs: f"{inputs['variant'].name} · seed {inputs['variant'].training.seed}",
 )
-scoring = Stage(
+score_stage = Stage(
     score_registered,
     "score",
     label=lambda inputs: trained_variant(settings().tracking_uri, inputs["model_id"]),
 )
-comparing = Stage(comparison.compare, "compare")
-checking = Stage(data_report.write_data_report, "check")
-reporting = Stage(training_report.report_variants, "report")
-reporting_errors = Stage(
+compare_stage = Stage(comparison.compare, "compare")
+check_stage = Stage(data_report.write_data_report, "check")
+report_stage = Stage(training_report.report_variants, "report")
+error_report_stage = Stage(
     error_report.report_errors,
     "error-report",
     label=lambda inputs: facts_of(inputs["trained"])["variant"],

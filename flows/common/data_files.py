@@ -18,7 +18,7 @@ from tasks.datasets.paths import (
     require_valid_name,
     warn_of_dev_files,
 )
-from tasks.stages import fetching, fetching_remote_file, generating
+from tasks.stages import fetch_remote_stage, fetch_stage, generate_stage
 
 # Share of the training articles held out for validation, unless a dataset suggests another.
 VALIDATION_SHARE = 0.1
@@ -157,12 +157,12 @@ def _local_copies(files: Sequence[DataFile]) -> list[Path]:
 
 def local_copy(file: Source) -> Path:
     """A local copy of a remote file, which is fetched again if it has changed."""
-    return fetching_remote_file(file).folder / file.name
+    return fetch_remote_stage(file).folder / file.name
 
 
 def _known_file(known: Dataset, split: SplitName, seed: int) -> Path:
     """A known dataset's file for that split, or its only file."""
     source = known.source(split)
     if source is None:
-        return generating(seed).folder / f"{split}.json"
-    return fetching(source).folder / source.name
+        return generate_stage(seed).folder / f"{split}.json"
+    return fetch_stage(source).folder / source.name

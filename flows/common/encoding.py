@@ -17,11 +17,11 @@ from tasks.embeddings.contextual.stored_layers import require_space
 from tasks.embeddings.formats.source import NO_VECTORS, VECTORS
 from tasks.embeddings.formats.store import history_of, require_subwords
 from tasks.stages import (
-    building_vocabulary,
-    computing_layers,
-    encoding,
-    selecting_bilm,
-    selecting_vectors,
+    compute_layers_stage,
+    encode_stage,
+    select_bilm_stage,
+    select_vectors_stage,
+    vocabulary_stage,
 )
 from tasks.text.build_vocabulary import VocabularyConfig
 from tasks.text.coverage import covered, misfit, no_word_known
@@ -56,7 +56,7 @@ def encode_dataset(
             word of train.
     """
     train, *others = splits.folders.values()
-    picked = selecting_vectors(
+    picked = select_vectors_stage(
         resolve_vectors(vectors, vocabulary.lower_case, splits),
         [train],
         vocabulary.lower_case,
@@ -68,15 +68,15 @@ def encode_dataset(
         warn_if_casing_differs(part["source"], part, "vocabulary.lower_case", vocabulary.lower_case)
     if compose_oov:
         require_subwords(picked.folder, vectors.source)
-    built = building_vocabulary(train, others, picked.folder, vocabulary)
+    built = vocabulary_stage(train, others, picked.folder, vocabulary)
     if vectors.source != NO_VECTORS:
         report_coverage(vectors, built.facts["coverage_train"], vocabulary.lower_case)
     splits_encoded = {
-        name: encoding(folder, built.folder) for name, folder in splits.folders.items()
+        name: encode_stage(folder, built.folder) for name, folder in splits.folders.items()
     }
     if vectors.contextual is None:
         return Encoded(picked, built, splits_encoded)
-    bilm = selecting_bilm(find_bilm(vectors.contextual))
+    bilm = select_bilm_stage(find_bilm(vectors.contextual))
     layers = _layers(splits, splits_encoded, bilm)
     return Encoded(picked, built, splits_encoded, bilm, layers)
 
@@ -109,9 +109,11 @@ def _layers(splits: Splits, encoded: dict[Split, Output], bilm: Output) -> dict[
     missing = sum(
         encoded[name].facts["context_tokens"] + encoded[name].facts["question_tokens"]
         for name, folder in splits.folders.items()
-        if not computing_layers.is_built(folder, bilm.folder)
+        if not compute_layers_stage.is_built(folder, bilm.folder)
     )
     if missing:
         shape = bilm.facts["layers"], bilm.facts["dimension"]
         require_space(missing, shape, settings().root.resolve())
-    return {name: computing_layers(folder, bilm.folder) for name, folder in splits.folders.items()}
+    return {
+        name: compute_layers_stage(folder, bilm.folder) for name, folder in splits.folders.items()
+    }

@@ -33,7 +33,7 @@ from tasks.evaluation.promotion_rule import (
 from tasks.evaluation.slices import guarded_slices
 from tasks.inference.score_model import load_f1, unread_warning
 from tasks.inference.trained_contexts import new_to_models
-from tasks.stages import scoring
+from tasks.stages import score_stage
 from tasks.text.vocabulary import Lexicon
 from tasks.tracking import registry, runs
 from tasks.tracking.registry import RegisteredVersion
@@ -108,7 +108,7 @@ def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule)
     uri = settings().tracking_uri
     split, name = (splits.validation, "validation") if splits.validation else (splits.dev, "dev")
     models = [_registered(output) for output in trained]
-    scores = [scoring(model.model_id, split.folder).facts["f1"] for model in models]
+    scores = [score_stage(model.model_id, split.folder).facts["f1"] for model in models]
     with deciding_on_champion(models[0].name):
         champion = registry.with_alias(uri, models[0].name, registry.CHAMPION)
         later = [n for n, model in enumerate(models) if not _passed_over(model, champion)]
@@ -270,7 +270,7 @@ def _compare(
     have changed since then; so may the model of a warm start.
     """
     models = (challenger, champion)
-    outputs = [scoring(model.model_id, split) for model in models]
+    outputs = [score_stage(model.model_id, split) for model in models]
     for model, output in zip(models, outputs, strict=True):
         if warning := unread_warning(registry.title(model), output.facts):
             get_run_logger().warning(warning)

@@ -16,7 +16,7 @@ from infra.files import READ_PROGRESS
 from infra.reporting.progress_reporter import showing_read_progress
 from tasks.data.ingested import Portion, articles_with_questions
 from tasks.data.splits import Exclusions, Shares, has_validation
-from tasks.stages import ingesting, splitting
+from tasks.stages import ingest_stage, split_stage
 from tasks.tracking.runs import Split
 from tasks.training.inputs import existing_splits
 
@@ -66,17 +66,17 @@ def ingest_dataset(data: DataParameters) -> Splits:
         dev_portions = ingest_each(files.dev, data)
     shares = Shares(validation=files.validation_share, dev=dev_share, seed=data.seed)
     if dev_portions:
-        dev = splitting(dev_portions)
+        dev = split_stage(dev_portions)
         exclusions = Exclusions(scored=dev.folder, overlap=files.overlap)
     else:
-        dev = splitting(portions, "dev", shares)
+        dev = split_stage(portions, "dev", shares)
         exclusions = Exclusions(held_out=(dev.folder,))
     validation = None
     articles = sum(int(articles_with_questions(portion.folder).sum()) for portion in portions)
     if has_validation(articles, shares):
-        validation = splitting(portions, "validation", shares, exclusions, data.negatives)
+        validation = split_stage(portions, "validation", shares, exclusions, data.negatives)
         exclusions = replace(exclusions, held_out=(*exclusions.held_out, validation.folder))
-    train = splitting([*portions, *mixed], "train", shares, exclusions, data.negatives)
+    train = split_stage([*portions, *mixed], "train", shares, exclusions, data.negatives)
     for part, split in (("train", train), ("validation", validation)):
         if split is not None:
             _report_left_out(part, split)
@@ -113,6 +113,6 @@ def ingest_each(
 
 
 def _ingested(file: Path, data: DataParameters) -> Output:
-    output = ingesting(file, data.repair, data.max_rejected)
+    output = ingest_stage(file, data.repair, data.max_rejected)
     READ_PROGRESS.get()(file, 1.0)  # a cache hit counts as read, too
     return output

@@ -89,8 +89,8 @@ def model_to_start_from(source: str | None) -> Path | None:
         return None
     if source.startswith("models:/"):
         version = registry.find_version(settings().tracking_uri, source)
-        return stages.fetching_model(first_found(source, version.model_id)).folder
-    return stages.fetching_model(find_model_files(source)).folder
+        return stages.fetch_model_stage(first_found(source, version.model_id)).folder
+    return stages.fetch_model_stage(find_model_files(source)).folder
 
 
 @task(
@@ -127,7 +127,7 @@ def train_each(
     from infra.cluster import ray_cluster  # takes a while to load
 
     joined_before = ray_cluster.is_connected()
-    pending = [t for t in trainings if not stages.training.is_built(*t.inputs, resources)]
+    pending = [t for t in trainings if not stages.train_stage.is_built(*t.inputs, resources)]
     if pending:
         if not joined_before:
             get_run_logger().info("Starting Ray; this takes half a minute on a busy machine.")
@@ -142,7 +142,7 @@ def train_each(
     calls = [(*t.inputs, resources) for t in trainings]
     with runner, forwarding_logs():
         try:
-            for number, outcome in stages.training.run_each(runner, calls):
+            for number, outcome in stages.train_stage.run_each(runner, calls):
                 if isinstance(outcome, Output):
                     remove_checkpoints(outcome.folder)
                 yield number, outcome
@@ -153,7 +153,7 @@ def train_each(
 
 def report_on(training: Training, trained: Sequence[Output]) -> Output:
     """The report on variants that were all trained on the data of `training`."""
-    return stages.reporting(
+    return stages.report_stage(
         training.splits.name,
         [output.folder for output in trained],
         training.splits.folders,

@@ -40,12 +40,12 @@ from tasks.embeddings.training.corpus_files import (
 )
 from tasks.embeddings.training.train import require_compatible_start
 from tasks.stages import (
-    copying_bilm,
-    encoding_corpus,
-    fetching,
-    preparing_corpus,
-    training_language_model,
-    training_vectors,
+    copy_bilm_stage,
+    encode_corpus_stage,
+    fetch_stage,
+    prepare_corpus_stage,
+    train_bilm_stage,
+    train_vectors_stage,
 )
 from tasks.training.train_variant import remove_checkpoints
 
@@ -90,7 +90,7 @@ def find_vectors(spec: str) -> VectorInput:
     name, _, member = spec.partition("/")
     if name in DOWNLOADED and not (local.is_file() or archive_of(local)):
         source = DOWNLOADED[name].source
-        return stage_input(fetching(source).folder / source.name / member)
+        return stage_input(fetch_stage(source).folder / source.name / member)
     if spec == PACKAGED:
         return packaged()
     if spec == NO_VECTORS:
@@ -131,8 +131,8 @@ def train_from_corpus(
         require_compatible_start(start_vectors, embedding)
         history = history_of(start_vectors)
         warn_if_casing_differs(start, history, "corpus.lower_case", corpus.lower_case)
-    prepared = preparing_corpus(files, corpus.lower_case)
-    return training_vectors(prepared.folder, embedding, start_vectors)
+    prepared = prepare_corpus_stage(files, corpus.lower_case)
+    return train_vectors_stage(prepared.folder, embedding, start_vectors)
 
 
 def train_bilm(
@@ -153,10 +153,10 @@ def train_bilm(
 
         history = load_bilm(start).history
         warn_if_casing_differs(str(start), history, "corpus.lower_case", corpus.lower_case)
-        start = copying_bilm(start).folder / BILM
-    prepared = preparing_corpus(corpus_files(corpus), corpus.lower_case).folder
-    encoded = encoding_corpus(prepared).folder
-    output = training_language_model(prepared, encoded, embedding, start, resources)
+        start = copy_bilm_stage(start).folder / BILM
+    prepared = prepare_corpus_stage(corpus_files(corpus), corpus.lower_case).folder
+    encoded = encode_corpus_stage(prepared).folder
+    output = train_bilm_stage(prepared, encoded, embedding, start, resources)
     remove_checkpoints(output.folder)
     return output
 
@@ -198,7 +198,7 @@ def _find_texts(spec: str) -> list[TextFile]:
     known = LEXICAL_RESOURCES.get(spec)
     if known is None or known.kind != "corpus" or Path(spec).exists():
         return find_texts(spec)
-    return [TextFile(fetching(known.source).folder / known.source.name)]
+    return [TextFile(fetch_stage(known.source).folder / known.source.name)]
 
 
 def _fetch_texts(spec: str) -> list[TextFile]:

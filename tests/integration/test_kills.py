@@ -89,13 +89,13 @@ def run_flow(root: Path, source: Source) -> None:
     from flows.common.splits import ingest_dataset
     from flows.common.vectors import train_from_corpus
     from tasks.embeddings.training.config import EmbeddingParameters
-    from tasks.stages import fetching, generating, reporting
+    from tasks.stages import fetch_stage, generate_stage, report_stage
     from tasks.text.build_vocabulary import VocabularyConfig
 
     @flow
     def pipeline() -> None:
-        train = fetching(source).folder / source.name
-        dev = generating(3).folder / "dev.json"
+        train = fetch_stage(source).folder / source.name
+        dev = generate_stage(3).folder / "dev.json"
         data = DataParameters(dataset="killed", train_files=[str(train)], dev_files=[str(dev)])
         splits = ingest_dataset(data)
         corpus = CorpusParameters(files=[str(splits.train.folder / "contexts.parquet")])
@@ -103,7 +103,7 @@ def run_flow(root: Path, source: Source) -> None:
         train_from_corpus(corpus, small, None)
         encoded = encode_dataset(splits, VectorParameters(), VocabularyConfig(pretrained_words=0))
         guessed = Stage(guess, "guess", code="tasks.evaluation.evaluate")(splits.dev.folder).folder
-        reporting(splits.name, [guessed], splits.folders, encoded.vocabulary.folder)
+        report_stage(splits.name, [guessed], splits.folders, encoded.vocabulary.folder)
         check(data)
 
     pipeline()

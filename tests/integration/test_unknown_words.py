@@ -19,7 +19,7 @@ from tasks.embeddings.formats.store import (
     write_vectors,
 )
 from tasks.embeddings.formats.word_vectors import SUBWORDS, Subwords, WordSet
-from tasks.stages import selecting_vectors
+from tasks.stages import select_vectors_stage
 from tasks.text.build_vocabulary import VocabularyConfig, build_vocabulary
 from tests.factories.splits import ingest
 from tests.factories.stages import in_flow
@@ -97,7 +97,7 @@ def test_ngrams_are_part_of_the_sets_identity(
     for name in ("vectors.parquet", SUBWORDS):
         shutil.copyfile(folder / "set" / name, copied / name)
         selected = in_flow(
-            lambda: selecting_vectors(stage_input(source), [], True, 3, True), "pick"
+            lambda: select_vectors_stage(stage_input(source), [], True, 3, True), "pick"
         ).folder
         assert (selected / SUBWORDS).exists() == (name == SUBWORDS)
     require_subwords(selected, "copied")

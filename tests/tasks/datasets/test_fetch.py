@@ -139,13 +139,13 @@ def test_concurrent_fetches_both_get_the_file(tmp_path: Path, served: Served) ->
 
 @pytest.mark.usefixtures("prefect_server")
 def test_failed_stage_leaves_its_download_for_a_rerun(served: Served, root: Path) -> None:
-    from tasks.stages import fetching
+    from tasks.stages import fetch_stage
 
     served.faults = ["cut 10000"] + ["status 500"] * downloads.ATTEMPTS
     with pytest.raises(UserError, match="500 Internal Server Error"):
-        flow(lambda: fetching(source(served.url)), name="fetch")()
+        flow(lambda: fetch_stage(source(served.url)), name="fetch")()
     assert [file for file in (root / "stages" / "fetch").rglob("*") if file.is_file()] == []
-    output = flow(lambda: fetching(source(served.url)), name="fetch")()
+    output = flow(lambda: fetch_stage(source(served.url)), name="fetch")()
     assert (output.folder / "made.json").read_bytes() == CONTENT
     assert served.sent == len(CONTENT)
     assert availability(source(served.url)) == "fetched"
