@@ -3,7 +3,7 @@ table, has the rows of an article apart."""
 
 import pickle
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from tempfile import TemporaryFile
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ from models.arrays import IntArray
 Row = TypeVar("Row")
 
 
-def article_order(records: Iterable[Any]) -> Sequence[int] | None:
+def article_order(records: Iterable[Any]) -> IntArray | None:
     """The numbers of the rows, from 0, with those of each article, and of each of its contexts,
     together, in the order of their first rows; None if this is their order in the file.
 
@@ -32,7 +32,7 @@ def article_order(records: Iterable[Any]) -> Sequence[int] | None:
                 articles.append(number)
                 contexts.append(number)
     order = np.lexsort((_first_rows(contexts), _first_rows(articles)))
-    return None if np.array_equal(order, np.arange(len(order))) else order.tolist()
+    return None if np.array_equal(order, np.arange(len(order))) else order
 
 
 def _first_rows(values: "array[int]") -> IntArray:
@@ -43,14 +43,14 @@ def _first_rows(values: "array[int]") -> IntArray:
 
 
 def in_order(
-    rows: Iterable[Row], order: Sequence[int] | None, report_share: Callable[[float], None]
+    rows: Iterable[Row], order: IntArray | None, report_share: Callable[[float], None]
 ) -> Iterator[Row]:
     """Yield rows in an order, from a temporary file; None: in their own, as they are read."""
     if order is None:
         yield from rows
         return
     places = array("q")
-    with TemporaryFile() as spool:
+    with TemporaryFile() as spool:  # has no name, so no other process reads or writes it
         for row in rows:
             places.append(spool.tell())
             pickle.dump(row, spool)
