@@ -115,13 +115,17 @@ def _sizes_in_mirror(source: Source) -> set[int]:
 
 
 def _urls(source: Source) -> list[str]:
-    mirror = None if settings().mirror_folder or source.version else settings().mirror
+    mirror = None if settings().mirror_folder else settings().mirror
     mirrored = f"{mirror.rstrip('/')}/{source.name}" if mirror else None
     return [url for url in (mirrored, source.url) if url]
 
 
 def _fetch_by_url(source: Source, target: Path) -> str:
     """Copy the file to `target` from the first URL that has it; return this URL."""
+    if source.version is not None and source.url is not None:
+        with explained_errors(source.url):
+            _copy(source.url, target)
+        return source.url
     reasons = []
     for url in _urls(source):
         try:
@@ -130,10 +134,6 @@ def _fetch_by_url(source: Source, target: Path) -> str:
             reasons.append(str(error))
         else:
             return url
-    if source.version is not None:
-        raise UserError(
-            f"{reasons[0]}. Check the URL, or download the file and give the path of the copy."
-        )
     if not reasons:
         raise UserError(
             f"{source.name} has no official URL. Put the file into a folder and set "
@@ -148,9 +148,8 @@ def _fetch_by_url(source: Source, target: Path) -> str:
 def _copy(url: str, target: Path) -> None:
     """Copy a file to `target`; a download goes on with what an earlier call has received."""
     if not is_http_url(url):
-        with explained_errors(url):
-            store, path = fs.FileSystem.from_uri(url)
-            fs.copy_files(path, str(target), store, fs.LocalFileSystem())
+        store, path = fs.FileSystem.from_uri(url)
+        fs.copy_files(path, str(target), store, fs.LocalFileSystem())
         return
     partial = downloads_folder() / f"{sha256(url.encode()).hexdigest()[:16]}-{target.name}"
     message = "Another run is downloading this file; waiting for it to finish."
@@ -167,9 +166,13 @@ def is_http_url(uri: str) -> bool:
 
 @contextmanager
 def explained_errors(uri: str) -> Iterator[None]:
-    """Turn the errors of an object store within the block into UserErrors."""
+    """Turn the errors of servers and stores within the block into UserErrors."""
     try:
         yield
+    except DownloadError as error:
+        raise UserError(
+            f"{error}. Check the URL, or download the file and give the path of the copy."
+        ) from error
     except (pa.ArrowException, OSError) as error:
         raise UserError(
             f"{uri} can't be read: {first_line(error)}. Check the URI, the network and the "

@@ -28,7 +28,7 @@ from infra.masking import mask_secrets
 from infra.run_logger import logger
 from infra.storage.safe_names import safe_name
 from tasks.datasets.catalog import DATASETS, RESERVED_NAMES
-from tasks.datasets.download import DownloadError, validator
+from tasks.datasets.download import validator
 from tasks.datasets.fetch import Source, explained_errors, is_http_url
 
 EXTENSIONS = (".json", ".jsonl", ".ndjson", ".parquet")
@@ -113,15 +113,14 @@ def find_remote_files(uri: str) -> list[Source]:
         UserError: there are none, the URI of an object contains a password, the name of a file
             could lead out of a folder here, or it can't be read; the message says why.
     """
-    if is_http_url(uri):
-        return [_find_web_file(uri)]
-    if urlsplit(uri).password is not None:
+    is_web = is_http_url(uri)
+    if not is_web and urlsplit(uri).password is not None:
         raise UserError(
             "The URI of a data file contains a password. Set the credentials as environment "
             "variables instead, for example AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
         )
     with explained_errors(uri):
-        files = _list_objects(uri)
+        files = [_find_web_file(uri)] if is_web else _list_objects(uri)
     if not files:
         raise UserError(f"No files found at {uri}. Check the URI.")
     return files
@@ -131,14 +130,11 @@ def _find_web_file(url: str) -> Source:
     """The file is named by the last part of the URL's path, with ".json" appended if it has no
     extension."""
     name = PurePosixPath(unquote(urlsplit(url).path)).name or "data"
-    safe = safe_name(name if "." in name else f"{name}.json", mask_secrets(url))
-    try:
-        version = validator(url) or f"requested at {time.time_ns()}"
-    except DownloadError as error:
-        raise UserError(
-            f"{error}. Check the URL, or download the file and give the path of the copy."
-        ) from error
-    return Source(name=safe, url=url, version=version)
+    return Source(
+        name=safe_name(name if "." in name else f"{name}.json", mask_secrets(url)),
+        url=url,
+        version=validator(url) or f"requested at {time.time_ns()}",
+    )
 
 
 def _list_objects(uri: str) -> list[Source]:
