@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -327,7 +328,13 @@ def real(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> dict[st
     files = {name: folder / name for name in ("own.json", "own.parquet")}
     files["own.json"].write_text(json.dumps({"data": articles}, indent=1), encoding="utf-8")
     pq.write_table(pa.Table.from_pylist(titled), files["own.parquet"], row_group_size=99)
-    for name, entries in (("titled", titled), ("untitled", untitled), ("mixed", mixed)):
+    shuffled = Random(0).sample(titled, len(titled))
+    for name, entries in (
+        ("titled", titled),
+        ("untitled", untitled),
+        ("mixed", mixed),
+        ("shuffled", shuffled),
+    ):
         files[name] = folder / f"{name}.jsonl"
         files[name].write_text("".join(json.dumps(entry) + "\n\n" for entry in entries))
     return files
@@ -343,7 +350,9 @@ def ingested(file: Path, shard_bytes: int) -> tuple[dict[str, Any], list[str]]:
         return facts, [sha256((Path(name) / table).read_bytes()).hexdigest() for table in FILES]
 
 
-@pytest.mark.parametrize("name", ["own.json", "own.parquet", "titled", "untitled", "mixed"])
+@pytest.mark.parametrize(
+    "name", ["own.json", "own.parquet", "titled", "untitled", "mixed", "shuffled"]
+)
 def test_files_do_not_depend_on_the_shards(real: dict[str, Path], name: str) -> None:
     whole = ingested(real[name], 1 << 30)
     assert whole[0]["questions"] > 200
