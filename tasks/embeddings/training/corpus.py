@@ -3,7 +3,7 @@
 All nodes of the cluster take part, or all cores of this machine.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
@@ -43,14 +43,13 @@ def prepare_corpus(out: Path, files: Sequence[TextFile], lower_case: bool) -> di
         (out / "corpus.txt").open("wb") as corpus,
         reporting_read_progress(read.update),
     ):
-        shares: deque[float] = deque()  # read at the end of each block in progress
         texts = (text for file in files for text in read_texts(file))
-        for lines, counted, total in _tokenised(_blocks(texts, read, shares), lower_case):
+        for lines, counted, total in _tokenised(texts, lower_case):
             corpus.write(lines)
             counts.update(counted)
             paragraphs += lines.count(b"\n")
             words += total
-            progress.total = words / shares.popleft()  # estimated
+            progress.total = words / read.share  # estimated; some blocks are in progress
             progress.report(words)
     if not words:
         names = ", ".join(file.path.name for file in files[:3])
@@ -66,13 +65,6 @@ def prepare_corpus(out: Path, files: Sequence[TextFile], lower_case: bool) -> di
         "distinct": len(counts),
         "words_per_second": round(words / progress.seconds),
     }
-
-
-def _blocks(texts: Iterable[str], read: BytesRead, shares: deque[float]) -> Iterator[list[str]]:
-    """Yield the texts in lists of about a million characters, after the share read so far."""
-    for block in in_shards(texts, len, BLOCK_CHARACTERS):
-        shares.append(read.share)
-        yield block
 
 
 Tokenised = tuple[bytes, Counter[str], int]
@@ -92,8 +84,9 @@ def tokenise_block(texts: Sequence[str], lower_case: bool) -> Tokenised:
     return "".join(f"{line}\n" for line in lines).encode(), counts, counts.total()
 
 
-def _tokenised(blocks: Iterator[list[str]], lower_case: bool) -> Iterator[Tokenised]:
-    """Yield the tokenised blocks in order."""
+def _tokenised(texts: Iterable[str], lower_case: bool) -> Iterator[Tokenised]:
+    """Yield the tokenised texts in order, about a million characters at a time."""
+    blocks = in_shards(texts, len, BLOCK_CHARACTERS)
     first = list(islice(blocks, 2))
     return map_on_cluster(
         partial(tokenise_block, lower_case=lower_case),
@@ -112,6 +105,13 @@ def write_counts(file: Path, counts: Counter[str]) -> None:
     )
     ordered = words.sort_by([("count", "descending"), ("word", "ascending")])
     pq.write_table(ordered, file, compression="zstd")
+
+
+def read_paragraphs(corpus: Path) -> Iterator[list[str]]:
+    """Yield the tokens of each line of a prepared corpus, a paragraph or a part of a long one."""
+    with (corpus / "corpus.txt").open(encoding="utf-8", newline="\n") as lines:
+        for line in lines:
+            yield line[:-1].split(" ")
 
 
 def read_vocabulary(corpus: Path, min_count: int) -> dict[str, int]:
