@@ -5,7 +5,6 @@ Words outside the vocabulary are removed before distances are measured, as in th
 """
 
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ SortedRun = tuple[Keys, Sums]  # distinct sorted keys, and the sum of each
 Ids = npt.NDArray[np.int32]
 
 END_OF_LINE = -1
+SUM = np.dtype([("key", "<i8"), ("sum", "<f8")])
 # Peak memory per pair while a run is sorted: key, weight, sort order, sorted copies, and the run
 # yielded before.
 BYTES_PER_PAIR = 96
@@ -40,18 +40,32 @@ def count_pairs(
     side = min(size, int((memory / 4 / 8) ** 0.5))
     square = np.zeros((side, side))
     capacity = max((memory - square.nbytes) // BYTES_PER_PAIR, 1 << 12)
-    runs: list[Path] = []
+    # Each part has the pairs of some keys, and at most as many as `memory` allows.
+    parts = 1 + words * window * BYTES_PER_PAIR // memory
+    files = [scratch / f"part-{part}.bin" for part in range(parts)]
     done = 0
     with ProgressReporter("counting", words, "words") as progress:
         for ids in row_blocks(corpus / "corpus.txt", vocabulary):
-            for keys, sums in _sorted_runs(ids, window, square, size, capacity):
-                runs.append(scratch / f"run-{len(runs)}.npy")
-                np.save(runs[-1], np.stack([keys, sums.view(np.int64)]))
+            for run in _sorted_runs(ids, window, square, size, capacity):
+                _append(run, files)
             done += int(np.count_nonzero(ids != END_OF_LINE))
             progress.report(done)
-    if runs:
-        yield from _merged(runs, capacity)
+    for file in filter(Path.exists, files):
+        pairs = np.fromfile(file, SUM)
+        yield _summed(pairs["key"], pairs["sum"])
     yield from _runs_of_square(square, size, capacity)
+
+
+def _append(run: SortedRun, files: list[Path]) -> None:
+    """Append the pairs of a run to the files of their keys."""
+    pairs = np.empty(len(run[0]), SUM)
+    pairs["key"], pairs["sum"] = run
+    part = pairs["key"] % len(files)
+    order = np.argsort(part, kind="stable")
+    bounds = np.searchsorted(part[order], np.arange(1, len(files)))
+    for file, own in zip(files, np.split(pairs[order], bounds), strict=True):
+        with file.open("ab") as out:
+            own.tofile(out)
 
 
 def row_blocks(file: Path, vocabulary: Mapping[str, int]) -> Iterator[Ids]:
@@ -122,38 +136,6 @@ def _summed(keys: Keys, weights: Any) -> SortedRun:
     ordered = keys[order]
     first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
     return ordered[first], np.add.reduceat(weights[order].astype(np.float64, copy=False), first)
-
-
-def _spilled(file: Path) -> Any:
-    """A run on disk, memory-mapped: an array (2, n) of int64, its keys and the bits of its sums.
-
-    The file stays open as long as the array is referenced, and there may be thousands of runs.
-    """
-    return np.load(file, mmap_mode="r")
-
-
-def _merged(runs: list[Path], capacity: int) -> Iterator[SortedRun]:
-    """Merge runs into runs with disjoint, ascending keys, from about `capacity` entries each."""
-    lengths = [_spilled(run).shape[1] for run in runs]
-    total = sum(lengths)
-    parts = -(-total // capacity)
-    step = max(total // (64 * parts), 1)
-    sample = np.sort(np.concatenate([np.array(_spilled(run)[0, ::step]) for run in runs]))
-    borders = np.unique(sample[[len(sample) * part // parts for part in range(1, parts)]])
-    cuts = [np.searchsorted(_spilled(run)[0], borders) for run in runs]
-    for starts, stops in pairwise(np.column_stack([np.zeros_like(lengths), cuts, lengths]).T):
-        if (stops > starts).any():
-            yield _merge_parts(runs, starts.tolist(), stops.tolist())
-
-
-def _merge_parts(runs: list[Path], starts: list[int], stops: list[int]) -> SortedRun:
-    """One run from a part of each run: its entries from start to stop."""
-    parts = [
-        np.array(_spilled(run)[:, start:stop])
-        for run, start, stop in zip(runs, starts, stops, strict=True)
-    ]
-    keys, sums = np.concatenate(parts, axis=1)
-    return _summed(keys, sums.view(np.float64))
 
 
 def _runs_of_square(square: Sums, size: int, capacity: int) -> Iterator[SortedRun]:

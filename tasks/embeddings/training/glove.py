@@ -84,21 +84,14 @@ def scatter(
     files.
     """
     files = [folder / f"pairs-{part}.bin" for part in range(parts)]
-    for run in runs:
-        _scatter_run(run, size, files, rng)
+    for keys, sums in runs:
+        pairs = np.empty(len(keys), PAIR)
+        pairs["i"], pairs["j"], pairs["count"] = keys // size, keys % size, sums
+        place = rng.integers(parts, size=len(pairs))
+        for part, file in enumerate(files):
+            with file.open("ab") as out:
+                pairs[place == part].tofile(out)
     return files
-
-
-def _scatter_run(
-    run: SortedRun, size: int, files: Sequence[Path], rng: np.random.Generator
-) -> None:
-    keys, sums = run
-    pairs = np.empty(len(keys), PAIR)
-    pairs["i"], pairs["j"], pairs["count"] = keys // size, keys % size, sums
-    place = rng.integers(len(files), size=len(pairs))
-    for part, file in enumerate(files):
-        with file.open("ab") as out:
-            pairs[place == part].tofile(out)
 
 
 @dataclass

@@ -37,12 +37,12 @@ def reference_counts(lines: list[list[str]], rows: dict[str, int], window: int) 
     return counts
 
 
-def counted(folder: Path, rows: dict[str, int], window: int, memory: int) -> Counts:
+def counted(folder: Path, rows: dict[str, int], window: int, memory: int, words: int = 0) -> Counts:
     """The counts of `count_pairs`, mirrored into the full matrix."""
     counts: Counts = {}
     (folder / "scratch").mkdir(exist_ok=True)
     opened = psutil.Process().num_fds()
-    for keys, sums in count_pairs(folder, 0, rows, window, memory, folder / "scratch"):
+    for keys, sums in count_pairs(folder, words, rows, window, memory, folder / "scratch"):
         assert psutil.Process().num_fds() <= opened + 3, "files are not kept open"
         for key, value in zip(keys.tolist(), sums.tolist(), strict=True):
             i, j = divmod(key, len(rows))
@@ -73,8 +73,8 @@ def test_counts_spilled_to_disk_are_equal(tmp_path: Path) -> None:
     lines = [rng.choice(words, 200).tolist() for _ in range(60)]
     folder = corpus_of(tmp_path, lines)
     rows = {word: row for row, word in enumerate(words)}
-    spilled = counted(folder, rows, 5, memory=1 << 10)
-    assert len(list((folder / "scratch").glob("run-*"))) > 5
+    spilled = counted(folder, rows, 5, memory=1 << 18, words=12_000)
+    assert len(list((folder / "scratch").glob("part-*"))) > 5
     expected = reference_counts(lines, rows, 5)
     assert spilled.keys() == expected.keys()
     assert all(spilled[key] == pytest.approx(expected[key], rel=1e-5) for key in expected)
