@@ -198,9 +198,6 @@ def _announce_bilm(facts: dict[str, Any]) -> None:
         f"{last['held_out/perplexity_forward']:,.1f}, backward "
         f"{last['held_out/perplexity_backward']:,.1f}, mean {last['held_out/perplexity_mean']:,.1f}"
         f" ({before}: {first['held_out/perplexity_mean']:,.1f}).",
-        "By comparison: unigram model "
-        f"{facts['baselines']['held_out/perplexity_unigram']:,.1f}, trigram model "
-        f"{facts['baselines']['held_out/perplexity_trigram']:,.1f}.",
         f"File       {file}",
         *([f"Report     {facts['report']}"] if "report" in facts else []),
         f"MLflow     {facts['run_url']}",

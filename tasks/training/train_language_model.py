@@ -46,7 +46,7 @@ def train_language_model(
     """
     from infra.cluster import ray_cluster
     from tasks.embeddings.contextual.bilm_file import TrainedBiLM, save_bilm
-    from tasks.embeddings.contextual.encode_corpus import EncodedCorpus
+    from tasks.embeddings.training.encode_corpus import EncodedCorpus
     from tasks.training.language_model_worker import (
         TITLE,
         LanguageModelJob,
@@ -76,8 +76,6 @@ def train_language_model(
             run_id,
         )
         require_enough_words(job, allotment.workers)
-        baselines = _baselines(job)
-        runs.log_scores(uri, run_id, baselines)
         began = time.perf_counter()
         result = run_workers(
             TITLE,
@@ -104,7 +102,6 @@ def train_language_model(
         "corpus": {n: facts_of(corpus)[n] for n in ("words", "distinct", "paragraphs")},
         "parameters": sum(tensor.numel() for tensor in model.bilm.parameters()),
         "held_out_words": facts_of(encoded)["held_out_words"],
-        "baselines": baselines,
         "history": [_rounded(history[0]), _rounded(history[-1])],
         "run_id": run_id,
         "run_url": client.run_url(uri, run_id),
@@ -132,7 +129,7 @@ def require_enough_words(job: "LanguageModelJob", workers: int) -> None:
         UserError: the corpus, or the batch, is too small.
     """
     from models.language_model.streams import Tracks
-    from tasks.embeddings.contextual.encode_corpus import HELD_OUT, TRAIN
+    from tasks.embeddings.training.encode_corpus import HELD_OUT, TRAIN
 
     if job.training.tracks < workers:
         raise UserError(
@@ -148,15 +145,6 @@ def require_enough_words(job: "LanguageModelJob", workers: int) -> None:
                 f"The corpus is too small: in {part}, {error}. Add texts, or "
                 "reduce elmo.window or resources.workers."
             ) from error
-
-
-def _baselines(job: "LanguageModelJob") -> dict[str, float]:
-    """The held-out perplexities of n-gram models of the text that the model trains on."""
-    from tasks.embeddings.contextual.encode_corpus import HELD_OUT, TRAIN
-    from tasks.embeddings.contextual.ngram_baselines import ngram_perplexities
-
-    train, held_out = (job.corpus.load(part, job.words) for part in (TRAIN, HELD_OUT))
-    return ngram_perplexities(train, held_out, job.training)
 
 
 def _start_run(
