@@ -1,7 +1,6 @@
 """Outputs of stages for reports, with chosen predictions, and records of runs."""
 
 import json
-import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -102,12 +101,11 @@ def vector_evaluation(
     folder: Path,
     spearman: dict[str, tuple[float, float]],
     covered: float | None = None,
-    words: list[str] | None = None,
 ) -> Path:
     """Write an evaluation of a set of vectors; returns its folder.
 
     `spearman` has the correlation and the coverage of tests of 1,000 pairs each, and `covered` the
-    share of the dataset's tokens. The map has `words` on a spiral.
+    share of the dataset's tokens.
     """
     similarity = {
         name: {"spearman": value, "pairs": 1_000, "covered": share, "composed": 0.0}
@@ -115,7 +113,6 @@ def vector_evaluation(
     }
     missing = [f"unknownword{i}" for i in range(9)]
     band = {"tokens": 1_000, "types": 90, "types_covered": 0.5, "missing": missing}
-    turns = [(word, i / 9, i / max(len(words or []), 1)) for i, word in enumerate(words or [])]
     evaluation = {
         "words": 40_000,
         "dimension": 50,
@@ -127,10 +124,6 @@ def vector_evaluation(
         "bias": {"flowers, insects: pleasant, unpleasant": {"effect": 1, "p": 0.01, "covered": 1}},
         "neighbours": {"mill": [("windmill", 0.8), ("river", 0.7)]},
         "asked": {},
-        "map": [
-            (word, 0.5 + radius * math.cos(angle) / 2, 0.5 + radius * math.sin(angle) / 2)
-            for word, angle, radius in turns
-        ],
     }
     folder.mkdir()
     write_json(folder / "evaluation.json", evaluation)

@@ -110,9 +110,7 @@ def write_pages(root: Path) -> dict[str, str]:
         write_run(reports / "own", record, report, dict.fromkeys(NAMES, errors))
     write_index(reports, {"own": "Version 1 (char)"})
     sets = {
-        name: vector_evaluation(
-            root / name, {"MEN": (f1, 0.9)}, 0.9, [f"word{i}" for i in range(300)]
-        )
+        name: vector_evaluation(root / name, {"MEN": (f1, 0.9)}, 0.9)
         for name, f1 in (("glove-6b-50d", 0.4), ("fasttext-trained-here", 0.6))
     }
     write_embeddings_report(root, list(sets), list(sets.values()), dataset="own")

@@ -1,4 +1,4 @@
-"""Evaluates a set of word vectors: coverage, similarity, analogies, bias, neighbours, 2-D map."""
+"""Evaluates a set of word vectors: coverage, similarity, analogies, bias, neighbours."""
 
 import json
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 from infra.errors import UserError
 from infra.form import Form
 from infra.run_logger import logger
+from tasks.embeddings.contextual.source import BilmInput
 from tasks.embeddings.evaluation.coverage import coverage_by_band
 from tasks.embeddings.evaluation.homonyms import (
     HOMONYMS,
@@ -22,8 +23,6 @@ from tasks.embeddings.evaluation.homonyms import (
 from tasks.embeddings.evaluation.nearest_neighbors import (
     Neighbours,
     ScoredWords,
-    map_words,
-    project,
 )
 from tasks.embeddings.evaluation.published_tests import (
     ANALOGIES,
@@ -35,7 +34,7 @@ from tasks.embeddings.evaluation.published_tests import (
 from tasks.embeddings.evaluation.weat import TESTS, weat
 from tasks.embeddings.formats.select import load_vectors
 from tasks.embeddings.formats.source import VectorInput, short_name
-from tasks.embeddings.formats.store import history_of, set_name
+from tasks.embeddings.formats.store import History, history_of, set_name
 from tasks.text.split_texts import form_counts
 
 EVALUATION = "evaluation.json"
@@ -132,14 +131,20 @@ def evaluate_vectors(
             for query, word in _asked_words(queries)
         },
         "asked": {question: _answer(space, question) for question in queries.analogies},
-        "map": project(space, map_words(space, queries.words)),
     }
+    return write_evaluation(out, source, evaluation, history_of(source))
+
+
+def write_evaluation(
+    out: Path, source: VectorInput | BilmInput, evaluation: dict[str, Any], history: History
+) -> dict[str, Any]:
+    """Write evaluation.json. Returns the facts about it: what was evaluated, and the metrics."""
     (out / EVALUATION).write_text(json.dumps(evaluation, indent=1) + "\n", encoding="utf-8")
     return {
         "source": short_name(str(source)),
-        "words": len(word_set.words),
-        "dimension": word_set.vectors.shape[1],
-        "history": history_of(source),
+        "words": evaluation["words"],
+        "dimension": evaluation["dimension"],
+        "history": history,
         "metrics": metrics(evaluation),
     }
 

@@ -1,7 +1,6 @@
-"""Evaluates a language model's contextual vectors: homonyms, similarity, neighbours, a map."""
+"""Evaluates a language model's contextual vectors: homonyms, similarity, neighbours."""
 
-import json
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from models.arrays import Float32Array
 from tasks.embeddings.contextual.select_bilm import read_bilm
 from tasks.embeddings.contextual.source import BilmInput
 from tasks.embeddings.evaluation.coverage import coverage_by_band
-from tasks.embeddings.evaluation.evaluate import EVALUATION, Queries, metrics
+from tasks.embeddings.evaluation.evaluate import Queries, write_evaluation
 from tasks.embeddings.evaluation.homonyms import (
     HOMONYMS,
     Occurrence,
@@ -22,9 +21,14 @@ from tasks.embeddings.evaluation.homonyms import (
     sense_accuracy,
     split_query,
 )
-from tasks.embeddings.evaluation.nearest_neighbors import ScoredWords, coordinates, unit
+from tasks.embeddings.evaluation.nearest_neighbors import (
+    Neighbours,
+    ScoredWords,
+    unit,
+)
 from tasks.embeddings.evaluation.published_tests import SIMILARITY_TESTS, read_pairs, similarity
 from tasks.embeddings.formats.source import short_name
+from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.text.split_texts import form_counts, read_texts
 from tasks.text.vocabulary import case_key
 
@@ -38,36 +42,15 @@ POOL_CONTEXTS = 300
 POOL_WORDS = 20_000  # most frequent words of a dataset whose layer 0 is compared
 NEIGHBOURS = 10
 WINDOW = 2  # words on each side that a neighbour is shown with
-SHOWN_WORD = "club"  # on the map, unless the queries name another word of the test
 
 
-class AllWords(Container[str]):
-    """The vocabulary of a model that reads characters: every word."""
-
-    def __contains__(self, word: object) -> bool:
-        return True
-
-
-class WordLayer:
+def word_space(model: "FrozenBiLM", words: Sequence[str]) -> Neighbours:
     """Layer 0 of some words, which does not depend on the sentence, as a set of word vectors.
 
     Words are in the case in which the model reads them.
     """
-
-    def __init__(self, model: "FrozenBiLM", words: Sequence[str]) -> None:
-        self.lower_case = model.lower_case
-        self.words = list(dict.fromkeys(case_key(word, self.lower_case) for word in words))
-        self.vectors = unit(model.word_vectors(self.words))
-        self.rows = {word: row for row, word in enumerate(self.words)}
-
-    def row(self, word: str) -> int | None:
-        """The word's row; None if it is not one of the words."""
-        return self.rows.get(case_key(word, self.lower_case))
-
-    def vector(self, word: str) -> Float32Array | None:
-        """The word's unit vector (d,); None if it is not one of the words."""
-        row = self.row(word)
-        return None if row is None else self.vectors[row]
+    keys = list(dict.fromkeys(case_key(word, model.lower_case) for word in words))
+    return Neighbours(WordSet(keys, model.word_vectors(keys)), model.lower_case)
 
 
 def evaluate_bilm(
@@ -103,11 +86,12 @@ def evaluate_bilm(
     }
     best = max(range(count), key=lambda k: homonyms[f"layer {k}"]["accuracy"] or 0)
     counts = form_counts(splits) if splits else {}
+    readable = {case_key(form, lower_case) for form in counts}  # every word: it reads characters
     evaluation: dict[str, Any] = {
         "words": None,
         "dimension": size,
         "subwords": False,
-        "coverage": coverage_by_band(AllWords(), counts, lower_case) if splits else {},
+        "coverage": coverage_by_band(readable, counts, lower_case) if splits else {},
         "similarity": {
             name: _similarity(model, files[test.name])
             for name, test in SIMILARITY_TESTS.items()
@@ -118,22 +102,14 @@ def evaluate_bilm(
         "bias": {},
         "neighbours": _neighbours(model, occurrences, splits, list(counts), queries, best),
         "asked": {question: [] for question in queries.analogies},
-        "map": _map(occurrences, layers, queries, best),
         "layer": best,
     }
-    (out / EVALUATION).write_text(json.dumps(evaluation, indent=1) + "\n", encoding="utf-8")
-    return {
-        "source": short_name(str(source)),
-        "words": None,
-        "dimension": size,
-        "history": history,
-        "metrics": metrics(evaluation),
-    }
+    return write_evaluation(out, source, evaluation, history)
 
 
 def _similarity(model: "FrozenBiLM", file: Path) -> Any:
     words = [word for left, right, _ in read_pairs(file) for word in (left, right)]
-    return similarity(WordLayer(model, words), file)
+    return similarity(word_space(model, words), file)
 
 
 def _neighbours(
@@ -150,8 +126,8 @@ def _neighbours(
     known = [word for sentence in sentences for word in sentence]
     nearest: dict[str, ScoredWords] = {}
     if queries.words:
-        space = WordLayer(model, [*queries.words, *forms[:POOL_WORDS], *known])
-        nearest |= {word: _nearest_words(space, word) for word in queries.words}
+        space = word_space(model, [*queries.words, *forms[:POOL_WORDS], *known])
+        nearest |= {word: space.neighbours(word, NEIGHBOURS) for word in queries.words}
     if queries.sentences:
         pool = sentences + [
             words
@@ -166,15 +142,6 @@ def _neighbours(
             vector = unit(own[position_of(word, sentence)])
             nearest[query] = _nearest_places(places, vectors @ vector, sentence)
     return nearest
-
-
-def _nearest_words(space: WordLayer, word: str) -> ScoredWords:
-    own = space.row(word)
-    assert own is not None  # the space was made of the queries, too
-    cosines = space.vectors @ space.vectors[own]
-    order = np.argsort(-cosines, kind="stable")
-    others = order[order != own][:NEIGHBOURS]
-    return [(space.words[row], float(cosines[row])) for row in others]
 
 
 def _nearest_places(
@@ -196,25 +163,3 @@ def _shown(sentence: Sequence[str], position: int) -> str:
     before = sentence[max(position - WINDOW, 0) : position]
     after = sentence[position + 1 : position + 1 + WINDOW]
     return " ".join([*before, f"“{sentence[position]}”", *after])
-
-
-def _map(
-    occurrences: Sequence[Occurrence],
-    layers: Sequence[Float32Array],
-    queries: Queries,
-    layer: int,
-) -> list[tuple[str, float, float, str]]:
-    """The occurrences of one word: the words around it, x and y (0 to 1), and the sense."""
-    homonyms = {occurrence.word for occurrence in occurrences}
-    asked = [*queries.words, *(split_query(query)[0] for query in queries.sentences)]
-    shown = next((word for word in asked if word in homonyms), SHOWN_WORD)
-    chosen = [
-        (o, text[o.position, layer])
-        for o, text in zip(occurrences, layers, strict=True)
-        if o.word == shown
-    ]
-    points = coordinates(unit(np.array([vector for _, vector in chosen])))
-    return [
-        (_shown(o.sentence, o.position), float(x), float(y), o.sense)
-        for (o, _), (x, y) in zip(chosen, points, strict=True)
-    ]

@@ -1,12 +1,11 @@
-"""Nearest neighbours, analogies and a 2-D map of a set of word vectors."""
+"""Nearest neighbours and analogies of a set of word vectors."""
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 
 from infra.errors import UserError
-from models.arrays import Float32Array, FloatArray
+from models.arrays import Float32Array
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.text.vocabulary import case_key, query_word
 
@@ -17,10 +16,6 @@ ScoredWords = list[tuple[str, float]]
 COSINE_TOLERANCE = 1e-6
 # Shorter vectors are divided by this length, so that a zero vector stays zero.
 SHORTEST = 1e-12
-MAP_WORDS = 400
-SKIPPED = 100  # the most frequent words of a set are function words and punctuation
-WORD = re.compile(r"[^\W\d_]{3,}")
-Point = tuple[str, float, float]
 
 
 def unit(vectors: Float32Array) -> Float32Array:
@@ -95,30 +90,3 @@ def known_vectors(space: Neighbours, words: Sequence[str]) -> Float32Array:
     """(k, d) unit vectors of the k words that have one."""
     vectors = [vector for vector in map(space.vector, words) if vector is not None]
     return np.stack(vectors) if vectors else np.empty((0, space.keyed.vector_size), np.float32)
-
-
-def map_words(space: Neighbours, requested: Sequence[str], count: int = MAP_WORDS) -> list[str]:
-    """The requested words, their neighbours, and frequent words: at most `count` in total."""
-    known = [word for word in requested if space.vector(word) is not None]
-    neighbours = [neighbour for word in known for neighbour, _ in space.neighbours(word)]
-    frequent = [word for word in space.words[SKIPPED:] if WORD.fullmatch(word)][:count]
-    mappable = [word for word in (*known, *neighbours, *frequent) if space.vector(word) is not None]
-    return list(dict.fromkeys(mappable))[:count]
-
-
-def project(space: Neighbours, words: Sequence[str]) -> list[Point]:
-    """Each word with its x and y, both scaled to 0 to 1; empty for fewer than three words."""
-    if len(words) < 3:
-        return []
-    points = coordinates(known_vectors(space, words)).tolist()
-    return [(word, float(x), float(y)) for word, (x, y) in zip(words, points, strict=True)]
-
-
-def coordinates(vectors: Float32Array) -> FloatArray:
-    """(n, d) vectors -> (n, 2): their first two principal components, scaled to 0 to 1."""
-    centred = vectors - vectors.mean(axis=0)
-    _, _, directions = np.linalg.svd(centred, full_matrices=False)
-    points = np.pad(centred @ directions[:2].T, ((0, 0), (0, max(0, 2 - len(directions)))))
-    low, high = points.min(axis=0), points.max(axis=0)
-    scaled: FloatArray = (points - low) / np.maximum(high - low, SHORTEST)
-    return scaled

@@ -6,13 +6,12 @@ Similarity is the rank correlation of cosines with human scores. Analogy questio
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol, TypedDict
+from typing import TypedDict
 
 import numpy as np
 
 from infra.errors import UserError
 from infra.reporting.progress_reporter import ProgressReporter
-from models.arrays import Float32Array
 from tasks.datasets.catalog import LEXICAL_RESOURCES
 from tasks.embeddings.evaluation.nearest_neighbors import COSINE_TOLERANCE, Neighbours
 
@@ -26,17 +25,6 @@ ANALOGIES = LEXICAL_RESOURCES["analogies"].source
 # sets.
 ANSWERS = 100_000
 BATCH = 64
-AnalogyQuestion = list[str]
-
-
-class WordVectors(Protocol):
-    """Word vectors as the similarity tests look them up."""
-
-    def row(self, word: str) -> int | None:
-        """The word's row; None if it has no vector of its own."""
-
-    def vector(self, word: str) -> Float32Array | None:
-        """The word's unit vector (d,), maybe composed; None if it has none."""
 
 
 class Similarity(TypedDict):
@@ -65,7 +53,7 @@ def read_pairs(file: Path) -> Iterator[tuple[str, str, float]]:
             ) from None
 
 
-def similarity(space: WordVectors, file: Path) -> Similarity:
+def similarity(space: Neighbours, file: Path) -> Similarity:
     """Spearman's rank correlation of cosines and human scores, over the covered pairs.
 
     gensim's `evaluate_word_pairs` composes no OOV words, skips invalid lines, and ranks cosines
@@ -104,14 +92,14 @@ class Accuracy(TypedDict):
     covered: float  # share of questions whose four words are all among the first `ANSWERS` words
 
 
-def read_questions(file: Path) -> dict[str, list[AnalogyQuestion]]:
+def read_questions(file: Path) -> dict[str, list[list[str]]]:
     """Questions of four words each, by section.
 
     Raises:
         UserError: a line is neither a section nor four words; names the line.
     """
-    sections: dict[str, list[AnalogyQuestion]] = {}
-    current: list[AnalogyQuestion] = []
+    sections: dict[str, list[list[str]]] = {}
+    current: list[list[str]] = []
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
         if line.startswith(":"):
             current = sections.setdefault(line[1:].strip(), [])
