@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import compress
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -73,7 +73,9 @@ def _publish(
         for name in names:
             _link(trained / name, staging / name)
         if exports:
-            _write_exports(staging, trained, exports)
+            word_set = _exportable(load_vectors(trained / VECTORS))
+            for file_format in exports:
+                export(staging / FILES[file_format], word_set, file_format)
         _replace_set(folder, staging, new)
     return [folder / name for name in new]
 
@@ -90,13 +92,6 @@ def _staging(folder: Path) -> Iterator[Path]:
             yield staging
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-
-
-def _write_exports(folder: Path, trained: Path, exports: Sequence[ExportFormat]) -> None:
-    word_set = _exportable(load_vectors(str(trained / VECTORS)))
-    for file_format in exports:
-        with (folder / FILES[file_format]).open("wb") as out:
-            export(out, word_set, file_format)
 
 
 def _link(source: Path, target: Path) -> None:
@@ -142,20 +137,20 @@ def _move(source: Path, target: Path, rollback: ExitStack) -> None:
     rollback.callback(os.replace, target, source)
 
 
-def export(out: IO[bytes], word_set: WordSet, file_format: ExportFormat) -> None:
-    """Write words and vectors: a header line (except for GloVe), then a word and its vector a row.
+def export(file: Path, word_set: WordSet, file_format: ExportFormat) -> None:
+    """Write words and vectors with gensim.
 
-    Text formats have enough digits to restore the same float32. fastText's .bin has a different
-    layout (see `write_fasttext`).
+    Text formats have enough digits to restore the same float32.
     """
+    from gensim.models import KeyedVectors
+
     if file_format == "fasttext-binary":
-        write_fasttext(out, word_set)
+        write_fasttext(file, word_set)
         return
-    if file_format != "glove":
-        out.write(f"{len(word_set.words)} {word_set.vectors.shape[1]}\n".encode())
-    for word, vector in zip(word_set.words, word_set.vectors, strict=True):
-        if file_format == "word2vec-binary":
-            out.write(word.encode() + b" " + vector.astype("<f4").tobytes())
-        else:
-            numbers = " ".join(np.format_float_positional(x, trim="0") for x in vector)
-            out.write(f"{word} {numbers}\n".encode())
+    keyed = KeyedVectors(word_set.vectors.shape[1])
+    # Not by `add_vectors`, which copies.
+    keyed.index_to_key, keyed.key_to_index = word_set.words, word_set.rows
+    keyed.vectors = word_set.vectors
+    keyed.expandos["count"] = np.arange(len(word_set.words), 0, -1)  # by which gensim sorts
+    binary, header = file_format == "word2vec-binary", file_format != "glove"
+    keyed.save_word2vec_format(str(file), binary=binary, write_header=header)

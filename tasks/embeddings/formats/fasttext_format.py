@@ -3,12 +3,11 @@
 The layout is that of `FastText::saveModel` in the reference implementation (version 12).
 """
 
-import math
 import struct
-from collections.abc import Container, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,14 +27,6 @@ SETTINGS = [
 HEADER = struct.Struct("<4si 12i d iiiqq")
 WORD_INFO = struct.Struct("<qb")  # count and type, which follow a word and a NUL
 MATRIX = struct.Struct("<?qq")  # whether it is quantized, rows, columns; its numbers follow
-
-# Training settings to write: fastText's own for skip-gram with negative sampling. Readers of
-# vectors ignore them.
-TRAINING_SETTINGS = {
-    **{"window": 5, "epochs": 5, "min_count": 1, "negatives": 5},
-    **{"word_ngrams": 1, "loss": 2, "model": 2, "update_rate": 100},
-}
-COUNT, SAMPLE = 1, 1e-4  # each word's nominal count, and the subsampling threshold
 
 
 def is_fasttext(file: Path) -> bool:
@@ -59,23 +50,24 @@ class FastTextReader:
                 "it."
             )
         try:
-            with path.open("rb") as file:
-                settings = self._read_header(file)
+            with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+                settings, begin = self._read_header(content)
                 shape = self.row_count + settings["buckets"], self.dimension
-                if path.stat().st_size < file.tell() + 4 * math.prod(shape):
+                if len(content) < begin + 4 * shape[0] * shape[1]:
                     raise EOFError
-                matrix: Any = np.memmap(file, "<f4", "r", file.tell(), shape)
+            matrix: Any = np.memmap(path, "<f4", "r", begin, shape)
         except (struct.error, EOFError, ValueError) as error:  # ValueError: by memmap
             raise UserError(f"{self.name} is truncated. Download it again.") from error
         self._own = matrix[: self.row_count]
         shortest, longest = settings["min_ngram"], settings["max_ngram"]
         has_ngrams = settings["buckets"] > 0 and longest >= max(shortest, 1)
-        ngrams = matrix[self.row_count :]
-        self.subwords = Subwords(ngrams, shortest, longest) if has_ngrams else None
+        self.subwords = (
+            Subwords(matrix[self.row_count :], shortest, longest) if has_ngrams else None
+        )
 
-    def _read_header(self, file: IO[bytes]) -> dict[str, int]:
-        """Read up to the numbers of the matrix. Returns the settings."""
-        _, version, *values, _, _, words, labels, _, pruned = _unpack(file, HEADER)
+    def _read_header(self, content: mmap) -> tuple[dict[str, int], int]:
+        """Read up to the numbers of the matrix. Returns the settings, and where they begin."""
+        _, version, *values, _, _, words, labels, _, pruned = HEADER.unpack_from(content)
         if version != VERSION or labels or pruned > 0:
             raise UserError(
                 f"{self.name} is a fastText classifier, a quantized model, or a model in an old "
@@ -83,23 +75,28 @@ class FastTextReader:
             )
         settings = dict(zip(SETTINGS, values, strict=True))
         self.row_count, self.dimension = words, settings["dimension"]
+        self._words, begin = [], HEADER.size
+        for _ in range(words):
+            end = content.find(b"\0", begin)
+            if end < 0:
+                raise EOFError
+            self._words.append(content[begin:end])
+            begin = end + 1 + WORD_INFO.size
+        quantized, *shape = MATRIX.unpack_from(content, begin)
         counts_are_valid = self.dimension > 0 and min(words, settings["buckets"]) >= 0
-        self._words = [_read_word(file) for _ in range(words)]
-        quantized, *shape = _unpack(file, MATRIX)
         expected = [words + settings["buckets"], self.dimension]
         if quantized or shape != expected or not counts_are_valid:
             raise UserError(f"{self.name} is quantized or damaged. Download the full .bin again.")
-        return settings
+        return settings, begin + MATRIX.size
 
-    def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, Float32Array]]:
-        """Yield each wanted word and each of the first `keep_first` words, with its vector (d,)."""
-        for number, word in enumerate(self._words):
-            if number < keep_first or word in wanted:
-                with suppress(UnicodeDecodeError):  # text is valid UTF-8: it has no such word
-                    yield word.decode(), self._vector(number, word.decode())
+    def rows(self) -> Iterator[tuple[bytes, int]]:
+        """Yield each word, and its row of the matrix."""
+        for row, word in enumerate(self._words):
+            yield word, row
 
-    def _vector(self, number: int, word: str) -> Float32Array:
-        vector = np.array(self._own[number], np.float32)
+    def vector(self, word: str, row: int) -> Float32Array:
+        """The vector (d,) of a word."""
+        vector = np.array(self._own[row], np.float32)
         if self.subwords is not None:
             ngrams = _ngrams_of(word, self.subwords)
             vector = (vector + ngrams.sum(axis=0)) / (len(ngrams) + 1)
@@ -111,45 +108,26 @@ class FastTextReader:
         return vector
 
 
-def _unpack(file: IO[bytes], layout: struct.Struct) -> tuple[Any, ...]:
-    return layout.unpack(file.read(layout.size))
+def write_fasttext(file: Path, word_set: WordSet) -> None:
+    """Write a set that has n-grams with gensim, as a skip-gram model that has not been trained."""
+    from gensim.models.fasttext import FastText, save_facebook_model
 
-
-def _read_word(file: IO[bytes]) -> bytes:
-    """A dictionary word: its bytes up to a NUL; the count and the type that follow are skipped."""
-    word = bytearray()
-    while (byte := file.read(1)) != b"\0":
-        if not byte:
-            raise EOFError
-        word += byte
-    _unpack(file, WORD_INFO)
-    return bytes(word)
-
-
-def write_fasttext(out: IO[bytes], word_set: WordSet) -> None:
-    """Write a set that has n-grams: its words, their own rows, the n-grams, and the output layer.
-
-    The output layer is all zeros, as only training reads it.
-    """
     assert word_set.subwords is not None
-    words, dimension = word_set.vectors.shape
     buckets, shortest, longest = word_set.subwords.ngram_settings
-    settings = {
-        **TRAINING_SETTINGS,
-        **{"dimension": dimension, "buckets": buckets},
-        **{"min_ngram": shortest, "max_ngram": longest},
-    }
-    values = [settings[name] for name in SETTINGS]
-    out.write(HEADER.pack(MAGIC, VERSION, *values, SAMPLE, words, words, 0, COUNT * words, -1))
-    for word in word_set.words:
-        out.write(word.encode() + b"\0" + WORD_INFO.pack(COUNT, 0))
-    out.write(MATRIX.pack(False, words + buckets, dimension))
-    for word, vector in zip(word_set.words, word_set.vectors, strict=True):
-        out.write(own_row(vector, _ngrams_of(word, word_set.subwords)).astype("<f4").tobytes())
-    out.write(np.ascontiguousarray(word_set.subwords.ngrams, "<f4").data)
-    out.write(MATRIX.pack(False, words, dimension))
-    for _ in range(words):
-        out.write(bytes(4 * dimension))
+    model = FastText(
+        vector_size=word_set.vectors.shape[1],
+        min_n=shortest,
+        max_n=longest,
+        bucket=1,  # gensim would draw as many random vectors
+        min_count=1,
+        sg=1,
+    )
+    ranks = range(len(word_set.words), 0, -1)  # as counts, they keep the order
+    model.build_vocab_from_freq(dict(zip(word_set.words, ranks, strict=True)))
+    model.wv.bucket, model.wv.vectors_ngrams = buckets, word_set.subwords.ngrams
+    for row, (word, vector) in enumerate(zip(word_set.words, word_set.vectors, strict=True)):
+        model.wv.vectors_vocab[row] = own_row(vector, _ngrams_of(word, word_set.subwords))
+    save_facebook_model(model, str(file))
 
 
 def _ngrams_of(word: str, subwords: Subwords) -> Float32Array:

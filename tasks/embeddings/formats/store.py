@@ -5,7 +5,7 @@ From it, and from a vocabulary, comes the embedding matrix.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,34 +28,26 @@ from tasks.text.vocabulary import SPECIAL
 # the set that the training started from (`start`, `start_name`). Joined sets have the histories of
 # all (`parts`), each with its name (`source`), `digest` and `dimension`.
 History = dict[str, Any]
-# The fields of a history, with the function that parses the text in the file's metadata.
-HISTORY_FIELDS: dict[str, Callable[[str], Any]] = {
-    "method": str,
-    "parts": json.loads,
-    "start": str,
-    "start_name": str,
-    "corpus": str,
-    "parameters": json.loads,
-    "lower_case": json.loads,
-}
 PRE_TRAINED: History = {"method": "pre-trained"}
 
 
-def write_vectors(folder: Path, chosen: WordSet, metadata: dict[str, Any]) -> None:
-    """Write vectors.parquet: words and vectors."""
+def write_vectors(folder: Path, chosen: WordSet, history: History) -> None:
+    """Write vectors.parquet: words and vectors, and the history as metadata."""
     matrix = np.ascontiguousarray(chosen.vectors, np.float32)
     columns = {
         "word": pa.array(chosen.words, pa.string()),
         "vector": pa.FixedSizeListArray.from_arrays(pa.array(matrix.ravel()), matrix.shape[1]),
     }
-    text = {k: v if isinstance(v, str) else json.dumps(v) for k, v in metadata.items()}
-    table = pa.table(columns, metadata=text)
+    table = pa.table(columns, metadata={"history": json.dumps(history)})
     pq.write_table(table, folder / VECTORS, compression="zstd", use_dictionary=False)
 
 
-def read_vectors(folder: Path) -> tuple[pa.StringArray, Float32Array]:
-    """The words and their vectors (words, d)."""
-    return _read(folder / VECTORS)
+def read_vectors(folder: Path, name: str = VECTORS) -> tuple[pa.StringArray, Float32Array]:
+    """The words of a file in a folder, and their vectors (words, d)."""
+    table = pq.read_table(folder / name, columns=["word", "vector"])
+    words: Any = table["word"].combine_chunks()
+    vectors: Any = table["vector"].combine_chunks()
+    return words, vectors.flatten().to_numpy().reshape(-1, vectors.type.list_size)
 
 
 def history_of(source: VectorInput) -> History:
@@ -63,12 +55,7 @@ def history_of(source: VectorInput) -> History:
     if not str(source).endswith(".parquet"):
         return PRE_TRAINED
     metadata = pq.read_schema(str(source)).metadata or {}
-    stored = {
-        name: parse(metadata[name.encode()].decode())
-        for name, parse in HISTORY_FIELDS.items()
-        if name.encode() in metadata
-    }
-    return {"method": "unknown", **stored}
+    return {"method": "unknown", **json.loads(metadata.get(b"history", "{}"))}
 
 
 def set_name(source: VectorInput) -> str:
@@ -105,13 +92,6 @@ def require_subwords(selected: Path, name: str) -> None:
         )
 
 
-def _read(file: Path) -> tuple[pa.StringArray, Float32Array]:
-    table = pq.read_table(file, columns=["word", "vector"])
-    words: Any = table["word"].combine_chunks()
-    vectors: Any = table["vector"].combine_chunks()
-    return words, vectors.flatten().to_numpy().reshape(-1, vectors.type.list_size)
-
-
 def take_rows(words: Any, matrix: Any, wanted: set[str], keep_first: int) -> WordSet:
     """The kept rows; the first one of a repeated word."""
     keep = pc.is_in(words, value_set=pa.array(sorted(wanted), pa.string())).to_numpy(False)
@@ -129,7 +109,7 @@ def select_trained(file: Path, wanted: set[str], keep_first: int) -> tuple[WordS
     """
     dimension = trained_dimension(file)
     with _reporting_read_errors(file):
-        words, matrix = _read(file)
+        words, matrix = read_vectors(file.parent, file.name)
         history = history_of(file)
     if words.null_count:
         raise UserError(f"The vectors {file} have a row without a word. Train the set again.")

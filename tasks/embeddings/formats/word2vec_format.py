@@ -6,8 +6,7 @@ header line, then for each word the word, a space, and its numbers as float32.
 
 import codecs
 import re
-from collections.abc import Container, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import IO
 
@@ -33,17 +32,13 @@ def _parse_header(name: str, line: bytes) -> tuple[int, int] | None:
         return None
     # Python converts at most 4,300 digits.
     rows, dimension = (int(digits[:20]) for digits in header.groups())
+    start = line[:40].decode(errors="replace").strip()
     if rows > MOST_ROWS or not 0 < dimension <= MOST_NUMBERS:
         raise UserError(
-            f"{name}: the header {_shortened(line)} is not that of word vectors (number of words, "
-            f"then 1 to {MOST_NUMBERS:,} dimensions). Use a file of word vectors."
+            f"{name}: the header {start!r} is not that of word vectors (number of words, then 1 to "
+            f"{MOST_NUMBERS:,} dimensions). Use a file of word vectors."
         )
     return rows, dimension
-
-
-def _shortened(line: bytes) -> str:
-    text = line.decode(errors="replace").strip()
-    return repr(text if len(text) <= 40 else f"{text[:40]}…")
 
 
 class TextReader:
@@ -54,6 +49,8 @@ class TextReader:
     if the text before them ends in a decimal, or in an integer while some of the line's numbers are
     integers. Lines with too many or too few numbers raise UserError.
     """
+
+    subwords = None
 
     def __init__(self, name: str, file: IO[bytes]) -> None:
         first = file.readline().removeprefix(codecs.BOM_UTF8)
@@ -69,14 +66,11 @@ class TextReader:
                 "vectors."
             )
 
-    def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, Float32Array]]:
-        """Yield each wanted word and each of the first `keep_first` words, with its vector (d,)."""
+    def rows(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield each word, and its numbers as text."""
         for line in self._lines:
             self.row_count += 1
-            word, numbers = self._split(line.rstrip(b" \r\n"))
-            if self.row_count <= keep_first or word in wanted:
-                with suppress(UnicodeDecodeError):  # text is valid UTF-8: it has no such word
-                    yield word.decode(), self._vector(numbers)
+            yield self._split(line.rstrip(b" \r\n"))
         if self.expected_rows is not None and self.expected_rows != self.row_count:
             raise UserError(
                 f"{self.name}: the header states {self.expected_rows} rows, but the file has "
@@ -93,7 +87,8 @@ class TextReader:
             raise self._row_error(f"expected {self.dimension} numbers, found {spaces}")
         return word, b" ".join(fields)
 
-    def _vector(self, numbers: bytes) -> Float32Array:
+    def vector(self, word: str, numbers: bytes) -> Float32Array:
+        """The vector (d,) of the row that was read last."""
         try:
             with np.errstate(over="ignore"):
                 row = np.array(numbers.split(b" "), dtype=np.float32)
@@ -119,6 +114,8 @@ def _is_number(field: bytes, numbers: Sequence[bytes]) -> bool:
 class Word2VecReader:
     """Reader of word2vec's .bin; reads row by row, and keeps no rows in memory."""
 
+    subwords = None
+
     def __init__(self, name: str, file: IO[bytes]) -> None:
         header = _parse_header(name, file.readline(LONGEST_WORD))
         if header is None:
@@ -130,20 +127,22 @@ class Word2VecReader:
         self.expected_rows, self.dimension = header
         self.row_count = 0
 
-    def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, Float32Array]]:
-        """Yield each wanted word and each of the first `keep_first` words, with its vector (d,)."""
-        for number in range(1, self.expected_rows + 1):
-            self.row_count = number
+    def rows(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield each word, and the bytes of its numbers."""
+        while self.row_count < self.expected_rows:
+            self.row_count += 1
             word = self._word()
-            data = self._file.read(4 * self.dimension)
-            if len(data) < 4 * self.dimension:
+            numbers = self._file.read(4 * self.dimension)
+            if len(numbers) < 4 * self.dimension:
                 raise self._row_error("file is truncated")
-            if number <= keep_first or word in wanted:
-                vector = np.frombuffer(data, "<f4").astype(np.float32)
-                if not np.isfinite(vector).all():
-                    raise self._row_error("a value is not a finite number")
-                with suppress(UnicodeDecodeError):  # text is valid UTF-8: it has no such word
-                    yield word.decode(), vector
+            yield word, numbers
+
+    def vector(self, word: str, numbers: bytes) -> Float32Array:
+        """The vector (d,) of the row that was read last."""
+        vector = np.frombuffer(numbers, "<f4").astype(np.float32)
+        if not np.isfinite(vector).all():
+            raise self._row_error("a value is not a finite number")
+        return vector
 
     def _word(self) -> bytes:
         """The bytes up to a space, without the line feed with which some writers end rows."""

@@ -46,15 +46,16 @@ def train_vectors(
         facts |= warm_start_facts | {"start": start_history["start_name"]}
     if trained.subwords is not None:
         trained.subwords.save(out)
+        # The vocabulary has chosen their number, unless it was set.
+        parameters = parameters.model_copy(update={"buckets": len(trained.subwords.ngrams)})
     write_vectors(
         out,
         trained,
         {
             "method": parameters.method,
-            "dimension": parameters.dimension,
             "corpus": content_digest(corpus),
             "lower_case": read_manifest(corpus)["inputs"]["lower_case"],
-            "parameters": _actual(parameters, trained).model_dump(),
+            "parameters": parameters.model_dump(),
             **start_history,
         },
     )
@@ -65,13 +66,6 @@ def train_vectors(
         "corpus": {name: corpus_facts[name] for name in ("words", "distinct", "paragraphs")},
         **facts,
     }
-
-
-def _actual(parameters: EmbeddingParameters, trained: WordSet) -> EmbeddingParameters:
-    """The parameters with the number of buckets that was chosen."""
-    if trained.subwords is None:
-        return parameters
-    return parameters.model_copy(update={"buckets": len(trained.subwords.ngrams)})
 
 
 def require_compatible_start(start: VectorInput, parameters: EmbeddingParameters) -> None:

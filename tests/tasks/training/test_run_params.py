@@ -27,7 +27,7 @@ from infra.artifacts.manifest import content_digest, digest_of, identity
 from infra.cluster.allotment import Resources
 from infra.settings import settings
 from tasks.datasets.tiny import generate
-from tasks.embeddings.formats.select import select_joined
+from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import JoinedVectors, stage_input
 from tasks.embeddings.formats.store import history_of, write_vectors
 from tasks.embeddings.formats.word_vectors import WordSet
@@ -203,7 +203,7 @@ def test_joined_sets_log_the_parameters_of_each(tmp_path: Path, trained_vectors:
     other, out = write_lines(tmp_path / "other.txt", "owl 1"), tmp_path / "out"
     out.mkdir()
     source = JoinedVectors((Path(other), stage_input(trained_vectors)))
-    facts = select_joined(out, source, {"owl", "the"}, keep_first=0)
+    facts = select_vectors(out, source, {"owl", "the"}, keep_first=0)
     manifest = {"inputs": {"source": identity(source)}, "facts": facts}
     logged = flatten(vector_parameters(manifest, history_of(out / "vectors.parquet")))
     assert (logged["method"], logged["dimension"], logged["parts"]) == (

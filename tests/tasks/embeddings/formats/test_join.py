@@ -12,8 +12,7 @@ from flows.common.display_names import names_of_vectors
 from flows.common.parameters import VectorParameters, vectors_for
 from infra.errors import UserError
 from models.configs.presets import preset
-from tasks.embeddings.formats.join import join
-from tasks.embeddings.formats.select import select_joined
+from tasks.embeddings.formats.select import join, select_vectors
 from tasks.embeddings.formats.source import JoinedVectors
 from tasks.embeddings.formats.store import history_of, load_word_vectors, part_sizes, read_vectors
 from tasks.embeddings.formats.word_vectors import WordSet
@@ -46,7 +45,7 @@ def selected(tmp_path: Path) -> Path:
     out = tmp_path / "out"
     out.mkdir()
     source = JoinedVectors((Path(a), Path(b)))
-    facts = select_joined(out, source, {"owl", "the"}, keep_first=1)
+    facts = select_vectors(out, source, {"owl", "the"}, keep_first=1)
     assert (facts["source"], facts["dimension"]) == ("a.txt+b.txt", 7)
     words = ["<padding>", "<unknown>", "lynx", "owl", "lost"]
     pq.write_table(pa.table({"word": words}), out / "words.parquet")
@@ -64,7 +63,7 @@ def test_keeps_wanted_and_first_words_of_each_set(selected: Path) -> None:
 def test_first_words_have_the_vectors_of_all_sets(tmp_path: Path) -> None:
     general = write_lines(tmp_path / "a.txt", "the 1", "of 2", "sepsis 3", "-- 4")
     domain = write_lines(tmp_path / "b.txt", "sepsis 5", "– 6", "the 7")
-    select_joined(tmp_path, JoinedVectors((Path(general), Path(domain))), set(), keep_first=2)
+    select_vectors(tmp_path, JoinedVectors((Path(general), Path(domain))), set(), keep_first=2)
     words, matrix = read_vectors(tmp_path)
     vectors = dict(zip(words.to_pylist(), matrix.tolist(), strict=True))
     assert vectors["sepsis"] == [3, 1, 5, 1] and vectors["the"] == [1, 1, 7, 1]

@@ -53,9 +53,7 @@ def test_facts_contain_no_local_paths(tmp_path: Path) -> None:
     facts = {"source": "v.txt", "dimension": 2, "rows_in_source": 2}
     assert select_vectors(tmp_path, source, {"b"}, 0) == {"rows": 1, **facts}
     schema = pq.read_schema(tmp_path / "vectors.parquet")
-    stored = {key.decode(): value.decode() for key, value in schema.metadata.items()}
-    text = {key: str(value) for key, value in facts.items()}
-    assert stored == {"method": "pre-trained", **text}
+    assert schema.metadata == {b"history": b'{"method": "pre-trained"}'}
     assert str(schema.field("vector").type) == "fixed_size_list<element: float>[2]"
 
 
@@ -180,8 +178,8 @@ def test_text_in_a_zip_is_selected_by_path(tmp_path: Path) -> None:
     source = zip_of(tmp_path / "v.zip", **{"small": "a 1\n", "sets/large": "a 1 2\n"})
     assert select(tmp_path, f"{source}/small.txt", {"a"}) == {"a": [1]}
     assert select(tmp_path, f"{source}/sets/large.txt", {"a"}) == {"a": [1, 2]}
-    stored = pq.read_schema(tmp_path / "out" / "vectors.parquet").metadata
-    assert stored[b"source"] == b"v.zip/sets/large.txt"
+    facts = select_vectors(tmp_path, f"{source}/sets/large.txt", {"a"}, 0)
+    assert facts["source"] == "v.zip/sets/large.txt"
     with pytest.raises(UserError, match=r"2 sets .* Select one .*sets/large\.txt, small\.txt"):
         select(tmp_path, source)
     with pytest.raises(UserError, match=r"v\.zip does not contain other\.txt"):
@@ -240,8 +238,8 @@ def test_packaged_set_has_the_published_values(tmp_path: Path) -> None:
     kept = select(tmp_path, PACKAGED, {"owl", "the", "Owl"}, keep_first=2)
     assert list(kept) == ["the", ",", "owl"]
     assert kept["the"][:3] == pytest.approx([0.418, 0.24968, -0.41242], rel=FLOAT16_ERROR)
-    facts = pq.read_schema(tmp_path / "out" / "vectors.parquet").metadata
-    assert (facts[b"dimension"], facts[b"rows_in_source"]) == (b"50", b"400000")
+    facts = select_vectors(tmp_path, PACKAGED, {"owl"}, 0)
+    assert (facts["dimension"], facts["rows_in_source"]) == (50, 400_000)
 
 
 def test_packaged_set_and_its_text_select_alike(tmp_path: Path) -> None:
