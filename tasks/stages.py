@@ -5,13 +5,13 @@ from infra.artifacts.stage import Stage
 from infra.settings import settings
 from tasks.data import ingest, splits
 from tasks.datasets import fetch, tiny
-from tasks.embeddings.contextual.encode_corpus import encode_corpus
 from tasks.embeddings.contextual.select_bilm import copy_bilm, select_bilm
 from tasks.embeddings.contextual.stored_layers import write_layers
 from tasks.embeddings.evaluation.evaluate import evaluate_vectors
 from tasks.embeddings.evaluation.evaluate_contextual import evaluate_bilm
 from tasks.embeddings.formats.select import vectors_for_splits
 from tasks.embeddings.training import corpus, train
+from tasks.embeddings.training.encode_corpus import encode_corpus
 from tasks.inference.score_model import score_registered
 from tasks.reports import (
     comparison,

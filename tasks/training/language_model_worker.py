@@ -20,7 +20,7 @@ from models.language_model.objective import LanguageModel
 from models.language_model.trainer import WEIGHTS, DivergedLM, LMTrainer
 from models.optim import with_prefix
 from tasks.embeddings.contextual.bilm_file import load_bilm
-from tasks.embeddings.contextual.encode_corpus import HELD_OUT, TRAIN, EncodedCorpus
+from tasks.embeddings.training.encode_corpus import HELD_OUT, TRAIN, EncodedCorpus
 from tasks.tracking.metric_logger import EpochLogger
 from tasks.training.ray_workers import (
     PROGRESS_SECONDS,

@@ -23,10 +23,9 @@ from infra.artifacts.stage import result_of
 from infra.errors import UserError
 from infra.settings import settings
 from tasks.datasets.fetch import Source
-from tasks.embeddings.contextual.settings import ElmoSettings
 from tasks.embeddings.formats.select import load_vectors
 from tasks.embeddings.formats.source import DOWNLOADED, PACKAGED, VECTORS
-from tasks.embeddings.training.config import METHODS, EmbeddingParameters
+from tasks.embeddings.training.config import METHODS, ElmoSettings, EmbeddingParameters
 from tasks.embeddings.training.word2vec import make_model
 from tests.factories.corpus import ANIMALS, two_topic_sentences
 from tests.factories.language_models import write_bilm
@@ -318,7 +317,6 @@ def test_first_perplexity_of_a_warm_start_is_named(capsys: pytest.CaptureFixture
         "cached": False,
         "files": ["my sets/bilm.safetensors"],
         "held_out_words": 9,
-        "baselines": {"held_out/perplexity_unigram": 9.0, "held_out/perplexity_trigram": 9.0},
         "run_url": "",
     }
     announce({**facts, "history": [{"words": 0, **entry}, {"words": 500, **entry}]})

@@ -13,8 +13,7 @@ from infra.artifacts.stage import result_of
 from infra.cluster.allotment import Resources
 from infra.settings import settings
 from tasks.embeddings.contextual.bilm_file import load_bilm
-from tasks.embeddings.contextual.settings import ElmoSettings
-from tasks.embeddings.training.config import EmbeddingParameters
+from tasks.embeddings.training.config import ElmoSettings, EmbeddingParameters
 from tests.factories.corpus import shuffled_topics
 
 ELMO = ElmoSettings(preset="filters-128", batch_size=8, window=10)
@@ -45,7 +44,6 @@ def test_model_is_trained_reused_and_continued(
     assert (trained.history["method"], trained.history["lower_case"]) == ("elmo", True)
     first, last = facts["history"]
     assert last["held_out/perplexity_mean"] < first["held_out/perplexity_mean"] < 100
-    assert 5 < facts["baselines"]["held_out/perplexity_unigram"] < 15
     assert not list((root / "ray").iterdir()), "checkpoints are removed"
 
     client = MlflowClient(settings().tracking_uri)
@@ -60,7 +58,7 @@ def test_model_is_trained_reused_and_continued(
     again = result_of(train_embeddings(**parameters, name="first", return_state=True))
     assert again["cached"] and not facts["cached"]
     announce(again)
-    assert "trigram model" in capsys.readouterr().out
+    assert "held-out words: forward" in capsys.readouterr().out
 
     kept = EmbeddingParameters(method="elmo", elmo=ElmoSettings(batch_size=8, window=10))
     parameters |= {"start": "first", "name": "second", "embedding": kept}

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -70,20 +69,15 @@ def load_released(options: Path, weights: Path) -> BiLM:
     """
     config = read_options(options)
     model = BiLM(config).eval()
-    with _reporting_errors(weights), h5py.File(weights) as file:
-        model.load_state_dict(dict(_tensors(file, config)))
-    return model
-
-
-@contextmanager
-def _reporting_errors(weights: Path) -> Iterator[None]:
     try:
-        yield
+        with h5py.File(weights) as file:
+            model.load_state_dict(dict(_tensors(file, config)))
     except (OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise UserError(
             f"The weights {weights} can't be read, or belong to other options ({error}). Download "
             "the .hdf5 file and its options.json again."
         ) from error
+    return model
 
 
 def _tensors(file: Any, config: BiLMConfig) -> Iterator[tuple[str, torch.Tensor]]:

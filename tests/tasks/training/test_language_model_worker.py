@@ -21,7 +21,7 @@ from infra.cluster.allotment import Allotment
 from infra.storage.store import local_store
 from models.language_model.config import LMTraining
 from models.language_model.trainer import LMTrainer
-from tasks.embeddings.contextual.encode_corpus import (
+from tasks.embeddings.training.encode_corpus import (
     TRAIN,
     EncodedCorpus,
     encode_corpus,

@@ -6,8 +6,8 @@ import pytest
 
 from infra.errors import UserError
 from models.language_model.config import PRESETS, LMTraining
-from tasks.embeddings.contextual.encode_corpus import EncodedCorpus
 from tasks.embeddings.training.config import EmbeddingParameters
+from tasks.embeddings.training.encode_corpus import EncodedCorpus
 from tasks.training.language_model_worker import LanguageModelJob
 from tasks.training.train_language_model import require_enough_words, used_settings
 from tests.factories.language_models import CONFIG

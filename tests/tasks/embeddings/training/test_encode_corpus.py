@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from infra.errors import UserError
-from tasks.embeddings.contextual.encode_corpus import HELD_OUT, TRAIN, EncodedCorpus, encode_corpus
+from tasks.embeddings.training.encode_corpus import HELD_OUT, TRAIN, EncodedCorpus, encode_corpus
 from tests.factories.corpus import corpus_of
 
 

@@ -1,6 +1,6 @@
 """Encodes a prepared corpus as word ids in reading order, for the training of language models."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from infra.errors import UserError
 from infra.reporting.progress_reporter import ProgressReporter
 from models.language_model.characters import border_ids, encode_words
 from models.language_model.corpus import BORDER, Corpus
+from tasks.embeddings.training.corpus import read_paragraphs
 
 Part = Literal["train", "held-out"]
 TRAIN: Part = "train"
@@ -51,7 +52,7 @@ def encode_corpus(out: Path, corpus: Path) -> dict[str, Any]:
             part: [stack.enter_context(file.open("wb")) for file in _files(out, part)]
             for part in counts
         }
-        for number, line in enumerate(_lines(corpus / "corpus.txt"), 1):
+        for number, line in enumerate(read_paragraphs(corpus), 1):
             part = HELD_OUT if number % interval == 0 else TRAIN
             paragraph = np.array([BORDER, *(ids[word] for word in line)], ID)
             reverse = np.concatenate([paragraph[:1], paragraph[:0:-1]])
@@ -74,12 +75,6 @@ def read_words(corpus: Path) -> list[str]:
     """The distinct words of a prepared corpus, most frequent first."""
     words: Any = pq.read_table(corpus / "words.parquet", columns=["word"])["word"]
     return list(words.to_pylist())
-
-
-def _lines(file: Path) -> Iterator[list[str]]:
-    with file.open(encoding="utf-8", newline="\n") as stream:
-        for line in stream:
-            yield line[:-1].split(" ")
 
 
 @dataclass(frozen=True)
