@@ -31,7 +31,7 @@ from benchmarks.trainings.rows import Row, rows_of
 from benchmarks.trainings.trained import Trained
 from infra.atomic_files import write_atomically
 from models.arrays import FloatArray
-from tasks.evaluation.significance import bootstrap, corrected_gains
+from tasks.evaluation.significance import corrected_gains, t_test
 
 # EM, F1, NLL and AvNA of CS224n's report, after 30 epochs on all of SQuAD 2.0, over the 5,951
 # questions about contexts of at most 400 tokens.
@@ -69,7 +69,7 @@ def table_row(row: Row, answers: Sequence[Answered], within: bool) -> dict[str, 
     own = within_limit(answers, within)
     em, _, avna = np.mean([e.scores.means for e in own], axis=0)
     f1 = f1_of(own)
-    interval = bootstrap(f1, group_of=own[0].article)
+    interval, _ = t_test(f1, group_of=own[0].article)
     facts = [trained.facts for trained in row.trainings]
     nll = [f["scores"]["dev/nll_within" if within else "dev/nll"] for f in facts]
     auc = [area for e in own if (area := e.auc) is not None]

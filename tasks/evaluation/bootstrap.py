@@ -6,9 +6,7 @@ drawn because the answers to questions about one context or article are not inde
 & Hinkley (1997), "Bootstrap Methods and their Application", section 3.8.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -57,32 +55,18 @@ def paired_gain(
     """
     differences = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
     sums, sizes = sums_by_group(differences, group_of)
-    means = [*means_of_drawn(sums, sizes, SAMPLES, np.random.default_rng(seed))]
     mean = float(differences.mean())
-    if len(sizes) == 1:
+    if (groups := len(sizes)) == 1:
         return Gain(mean, -LARGEST, LARGEST)
-    bounds = np.array(interval(np.array(means), confidence))
-    low, high = mean + enlargement(len(sizes), confidence) * (bounds - mean)
-    return Gain(mean, max(-LARGEST, float(low)), min(LARGEST, float(high)))
-
-
-def means_of_drawn(
-    sums: FloatArray, sizes: IntArray, samples: int, random: np.random.Generator
-) -> Iterator[Any]:
-    """Yield the means of the scores (...,) in bootstrap samples of the groups, from the sums of
-    each group (..., g) and its number of questions (g,)."""
-    groups = len(sizes)
-    for _ in range(samples):
+    random = np.random.default_rng(seed)
+    means = []
+    for _ in range(SAMPLES):
         # How often each group is drawn
         counts = np.bincount(random.integers(groups, size=groups), minlength=groups)
-        yield sums @ counts / (counts @ sizes)
-
-
-def interval(means: FloatArray, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """The confidence interval from the means of bootstrap samples, (samples,)."""
-    tail = 100 * (1 - confidence) / 2
-    low, high = np.percentile(means, [tail, 100 - tail])
-    return float(low), float(high)
+        means.append(sums @ counts / (counts @ sizes))
+    bounds = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+    low, high = mean + enlargement(groups, confidence) * (bounds - mean)
+    return Gain(mean, max(-LARGEST, float(low)), min(LARGEST, float(high)))
 
 
 def enlargement(groups: int, confidence: float = CONFIDENCE) -> float:

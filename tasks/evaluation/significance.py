@@ -1,5 +1,6 @@
 """Intervals and p-values of means and gains over groups of questions and seeds."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -7,81 +8,56 @@ from typing import TypeVar
 import numpy as np
 
 from models.arrays import FloatArray, IntArray
-from tasks.evaluation.bootstrap import (
-    SAMPLES,
-    Gain,
-    enlargement,
-    interval,
-    means_of_drawn,
-    sums_by_group,
-)
+from tasks.evaluation.bootstrap import CONFIDENCE, Gain, enlargement, sums_by_group
 
 SIGNIFICANT = 0.05  # p-values below are starred
-# Samples for each gain of a table with more than 25. The smallest p-value of S samples is
-# 2/(S + 1), which Holm's correction multiplies by the number of gains: fewer could star no gain.
-SAMPLES_PER_GAIN = 80
 
 Key = TypeVar("Key")
 
 
-def bootstrap(
-    after: FloatArray,
-    before: FloatArray | None = None,
-    group_of: IntArray | None = None,
-    samples: int = SAMPLES,
-) -> Gain:
-    """The mean of `after`, or its gain over `before`, with the 95 % interval of
-    `resampled_means`."""
-    mean = float(after.mean()) - (0.0 if before is None else float(before.mean()))
-    return Gain(mean, *interval(resampled_means(after, before, group_of, samples)))
-
-
-def resampled_means(
-    after: FloatArray,
-    before: FloatArray | None = None,
-    group_of: IntArray | None = None,
-    samples: int = SAMPLES,
-) -> FloatArray:
-    """Means of `after`, or its mean gains over `before`, in bootstrap samples: (samples,).
+def t_test(
+    after: FloatArray, before: FloatArray | None = None, group_of: IntArray | None = None
+) -> tuple[Gain, float]:
+    """The mean of `after`, or its gain over `before`, with its 95 % interval, and the two-sided
+    p-value of zero by the same t statistic.
 
     Both are (seeds, n), in percent, about the same n questions; the numbers of seeds may differ.
-    Each sample draws groups with all their questions, and for each side seeds, with replacement;
-    one seed says nothing about the variation between seeds. `group_of` is (n,) (see
-    `choose_groups`); without it, each question is a group of its own.
-    The mean of S drawn seeds varies (S-1)/S as much as that of S new ones, so the seeds'
-    deviations are enlarged first. So are those of drawn groups (see `enlargement`).
+    `group_of` is (n,) (see `choose_groups`); without it, each question is a group of its own.
+
+    The standard error covers the variation between groups, enlarged for few groups (see
+    `enlargement`), and that between seeds, which both sides are assumed to share. So few seeds
+    estimate the latter that the interval has Student's factor for 2(S - 1) degrees of freedom with
+    S seeds on both sides. One seed says nothing about the variation: with one on each side, the
+    interval leaves it out.
     """
-    random = np.random.default_rng(0)
+    from scipy.special import stdtr, stdtrit  # takes a while to load
+
+    sides = [after] if before is None else [after, before]
+    differences = after.mean(axis=0) - (0.0 if before is None else before.mean(axis=0))
     if group_of is None:
-        group_of = np.arange(after.shape[1])
-    sides = [_enlarged(side) for side in ([after] if before is None else [after, -before])]
-    firsts = np.cumsum([len(side) for side in sides])[:-1]
-    sums, sizes = sums_by_group(np.concatenate(sides), group_of)
-    observed = sums.sum(axis=1) / sizes.sum()
-    wider = enlargement(len(sizes)) if len(sizes) > 1 else 1.0
-    means = []
-    for drawn in means_of_drawn(sums, sizes, samples, random):
-        of_sides = np.split(observed + wider * (drawn - observed), firsts)
-        means.append(sum(_mean_of_drawn(of_seeds, random) for of_seeds in of_sides))
-    return np.array(means)
+        group_of = np.arange(len(differences))
+    mean = float(differences.mean())
+    sums, sizes = sums_by_group(differences, group_of)
+    of_groups = float(np.linalg.norm(sums - mean * sizes)) / len(differences)
+    if len(sizes) > 1:
+        of_groups *= enlargement(len(sizes))
+    of_seeds, degrees = _error_of_seeds(sides)
+    error = math.hypot(of_groups, of_seeds)
+    margin = error * float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
+    p = 2 * float(stdtr(degrees, -abs(mean) / error)) if error else float(mean == 0)
+    return Gain(mean, mean - margin, mean + margin), p
 
 
-def _mean_of_drawn(scores: FloatArray, random: np.random.Generator) -> float:
-    """The mean of scores (seeds,) that are drawn with replacement."""
-    return float(scores[random.integers(len(scores), size=len(scores))].mean())
-
-
-def _enlarged(side: FloatArray) -> FloatArray:
-    """(seeds, n) with √(S/(S-1)) times the deviations from the mean over S seeds."""
-    seeds, mean = len(side), side.mean(axis=0)
-    return side if seeds == 1 else mean + (side - mean) * np.sqrt(seeds / (seeds - 1))
-
-
-def p_value(means: FloatArray) -> float:
-    """The two-sided p-value of a mean gain of zero, from resampled means (samples,)."""
-    samples = len(means)
-    tail = min(int((means <= 0).sum()), int((means >= 0).sum()))
-    return min(1.0, 2 * (tail + 1) / (samples + 1))
+def _error_of_seeds(sides: list[FloatArray]) -> tuple[float, float]:
+    """The standard error that seeds add to the difference of the sides, (seeds, n) each, and its
+    degrees of freedom: 0 and infinity if no side has two seeds."""
+    seeds = np.array([len(side) for side in sides])
+    degrees = int((seeds - 1).sum())
+    if not degrees:
+        return 0.0, math.inf
+    of_seeds = [side.mean(axis=1) for side in sides]
+    squares = sum(((means - means.mean()) ** 2).sum() for means in of_seeds)
+    return math.sqrt(squares / degrees * (1 / seeds).sum()), degrees
 
 
 def holm(p_values: Mapping[Key, float]) -> dict[Key, float]:
@@ -114,16 +90,11 @@ class CorrectedGain(Gain):
 def corrected_gains(
     pairs: Mapping[Key, tuple[FloatArray, FloatArray]], group_of: IntArray | None = None
 ) -> dict[Key, CorrectedGain]:
-    """The gain of each pair (after, before), whose p-values are corrected over the pairs.
-
-    Both are (seeds, n), in percent; for `group_of`, see `resampled_means`.
-    """
-    samples = max(SAMPLES, SAMPLES_PER_GAIN * len(pairs))
-    resampled = {key: resampled_means(*pair, group_of, samples) for key, pair in pairs.items()}
-    corrected = holm({key: p_value(means) for key, means in resampled.items()})
+    """The gain of each pair (after, before), whose p-values are corrected over the pairs; the
+    arguments are those of `t_test`."""
+    tested = {key: t_test(*pair, group_of) for key, pair in pairs.items()}
+    corrected = holm({key: p for key, (_, p) in tested.items()})
     return {
-        key: CorrectedGain(
-            float(after.mean() - before.mean()), *interval(resampled[key]), corrected[key]
-        )
-        for key, (after, before) in pairs.items()
+        key: CorrectedGain(gain.mean, gain.low, gain.high, corrected[key])
+        for key, (gain, _) in tested.items()
     }

@@ -74,7 +74,7 @@ def f1_with_share(share: float) -> np.ndarray:
 def test_means_deviations_and_gains_per_dataset(tmp_path: Path, out: Path) -> None:
     shares = {
         ("one", "base"): (0.4, 0.5),
-        ("one", "much better"): (0.7, 0.8),
+        ("one", "much better"): (0.95, 0.95),
         ("one", "the same"): (0.5, 0.4),
         ("two", "base"): (0.2, 0.2),
     }
@@ -91,7 +91,7 @@ def test_means_deviations_and_gains_per_dataset(tmp_path: Path, out: Path) -> No
     assert rows["one", "base"]["F1"] == "45.00 ± 7.07"
     assert rows["one", "base"]["F1 gain, 95 %"] == "reference"
     better = rows["one", "much better"]["F1 gain, 95 %"]
-    assert better.startswith("+30.00") and better.endswith("*")
+    assert better.startswith("+50.00") and better.endswith("*")
     same = rows["one", "the same"]["F1 gain, 95 %"]
     assert same.startswith("+0.00 (-") and not same.endswith("*")
     assert rows["two", "base"]["F1 gain, 95 %"] == "reference"
