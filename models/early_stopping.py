@@ -18,9 +18,10 @@ def is_out_of_time(config: TrainingConfig, seconds: float) -> bool:
 def stop_reason(config: TrainingConfig, f1s: Sequence[float], seconds: float) -> str | None:
     """The reason to end training now, as a clause; None to continue.
 
-    `f1s` is the validation F1 (0 to 100) of each epoch so far, NaN without a validation split. It
-    is that of the most probable answers to the unweighted questions, so neither the no-answer
-    threshold nor `expected_no_answer` matters here. `seconds` is the time taken so far.
+    `f1s` is the F1 (0 to 100) of each epoch so far on the part of validation that stops trainings,
+    NaN without a validation split. It is that of the most probable answers to the unweighted
+    questions, so neither the no-answer threshold nor `expected_no_answer` matters here. `seconds`
+    is the time taken so far.
     """
     last, best = f1s[-1], best_epoch(f1s)
     if config.stop_at_f1 is not None and last >= config.stop_at_f1:

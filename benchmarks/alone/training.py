@@ -19,7 +19,7 @@ from models.sliding_windows import count_trainable
 from models.trainer import Reading, Trainer
 from tasks.evaluation.epoch_scores import epoch_scores
 from tasks.training.checkpoints import TrainingRecord, resume_from, save_checkpoint
-from tasks.training.epoch_log import history_entry
+from tasks.training.epoch_log import history_entry, stopping_f1
 
 
 def name_of(variant: VariantConfig) -> str:
@@ -80,7 +80,7 @@ def _replaced(checkpoint: Path) -> Path:
 
 def _f1s(record: TrainingRecord) -> list[float]:
     """Validation F1 of each epoch; dev must not select one."""
-    return [entry.get("validation/f1", math.nan) for entry in record.history]
+    return [stopping_f1(entry, math.nan) for entry in record.history]
 
 
 def kept_epoch(training: TrainingConfig, record: TrainingRecord) -> int:

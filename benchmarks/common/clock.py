@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tasks.training.epoch_log import History, seconds_to
+from tasks.training.epoch_log import History, seconds_to, stopping_f1
 
 HEADER = ("epoch", "hours", "f1Score")
 
@@ -21,7 +21,7 @@ def rows(history: History) -> list[str]:
 def _validation_f1(entry: dict[str, Any]) -> float:
     """Validation F1 of an epoch. Without a validation split, the epoch's number, so that the last
     epoch is selected."""
-    return float(entry["validation/f1" if "validation/f1" in entry else "epoch"])
+    return stopping_f1(entry, entry["epoch"])
 
 
 def summary(history: History) -> dict[str, Any]:

@@ -192,6 +192,11 @@ class TrainingConfig:
     precision: Precision = "float32"
     deterministic: bool = False
 
+    @property
+    def chooses_epoch(self) -> bool:
+        """Whether scores on validation choose the epoch that a training ends with."""
+        return self.patience is not None or self.stop_at_f1 is not None
+
     def __post_init__(self) -> None:
         require(
             self.optimizer != "adam" or self.learning_rate <= 0.1,

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from models.arrays import FloatArray
 from models.batching import Examples
 from models.configs.variant import TrainingConfig
 from models.span_decoding import Predictions, argmax_threshold
-from tasks.evaluation.evaluate import EvaluationSplit, evaluate
+from tasks.evaluation.evaluate import EvaluationSplit, evaluate, mean
 from tasks.evaluation.metrics import (
     THRESHOLD,
     best_threshold,
@@ -19,6 +21,9 @@ from tasks.evaluation.metrics import (
     no_threshold_reason,
     share_to_expect,
 )
+from tasks.evaluation.validation_parts import is_stopping
+
+STOPPING_F1 = "validation/f1_stopping"
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,11 @@ def epoch_scores(
     predictions for them and the NLLs of their targets.
 
     If a no-answer threshold can be chosen, the best one on validation, weighted to the expected
-    share of unanswerable questions, is applied to both splits. Dev is also scored without contexts
+    share of unanswerable questions, is applied to both splits. It is chosen on all of validation:
+    promotions, which part of it decides, are about answers without a threshold.
+
+    If the training chooses its epoch, `STOPPING_F1` is the F1 by which it does (see
+    `tasks.evaluation.validation_parts`). Dev is also scored without contexts
     longer than the training limit (`max_context_tokens`).
     """
     argmax = argmax_threshold(bool(train.impossible.any()))
@@ -53,6 +62,9 @@ def epoch_scores(
         scores |= evaluation_metrics(name, evaluation)
         scores[f"{name}/nll"] = mean_nll(nlls, examples.has_target)
         scores |= no_answer_metrics(name, split, predictions)
+        if training.chooses_epoch and name == "validation":
+            f1 = np.array([question.f1 for question in evaluation.questions])
+            scores[STOPPING_F1] = mean(f1[is_stopping(split)])
         if chooses and name == "validation":
             expected = share_to_expect(training.expected_no_answer, train)
             scores[THRESHOLD] = best_threshold(split, predictions, expected)

@@ -2,6 +2,7 @@
 
 import resource
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from infra.progress import Progress
 from models.configs.variant import VariantConfig
 from models.trainer import Epoch, Reading, Trainer
+from tasks.evaluation.epoch_scores import STOPPING_F1
 
 # The dev F1 target of DAWNBench; the training seconds needed to reach it are a metric.
 TARGET_F1 = 75.0
@@ -39,6 +41,12 @@ def history_entry(
     }
     reached = seconds_to([*history, entry], TARGET_F1)
     return entry if reached is None else {**entry, "seconds_to_f1_75": reached}
+
+
+def stopping_f1(entry: Mapping[str, float], missing: float) -> float:
+    """The F1 by which epochs are compared: on the part of validation that stops trainings, or on
+    all of it if it chooses no epoch; `missing` without validation."""
+    return entry.get(STOPPING_F1, entry.get("validation/f1", missing))
 
 
 def seconds_to(history: History, f1: float) -> float | None:
@@ -98,7 +106,8 @@ class EpochResult:
     def __str__(self) -> str:
         """The results as one line."""
         entry, f1 = self.entry, self.entry.get("validation/f1")
-        validation = "" if f1 is None else f"validation F1 {f1:.2f}, "
+        stopping = f" ({entry[STOPPING_F1]:.2f} for stopping)" if STOPPING_F1 in entry else ""
+        validation = "" if f1 is None else f"validation F1 {f1:.2f}{stopping}, "
         return (
             f"{self.variant} epoch {entry['epoch']}: train nll {entry['train/nll']:.3f}, "
             f"{validation}dev nll {entry['dev/nll']:.3f}, EM {entry['dev/em']:.2f}, "

@@ -25,7 +25,13 @@ from tasks.evaluation.operating_points import operating_points
 from tasks.text.encoded import load_types
 from tasks.tracking.metric_logger import EpochLogger
 from tasks.training.checkpoints import TrainingRecord, resume_from, save_checkpoint
-from tasks.training.epoch_log import EpochResult, Report, history_entry, training_progress
+from tasks.training.epoch_log import (
+    EpochResult,
+    Report,
+    history_entry,
+    stopping_f1,
+    training_progress,
+)
 from tasks.training.initialization import new_model
 from tasks.training.inputs import TrainingData
 from tasks.training.ray_workers import (
@@ -39,7 +45,7 @@ from tasks.training.ray_workers import (
     silence_checkpoint_lines,
 )
 
-# Metric by which Ray ranks checkpoints: validation F1.
+# Metric by which Ray ranks checkpoints: validation F1, of the part that stops trainings.
 PREFERENCE = "preference"
 
 # Validation F1 that is reported with a mid-epoch checkpoint.
@@ -173,7 +179,7 @@ class _Loop:
                     validation = self.evaluated["validation"].split
                     points = operating_points(validation, answered["validation"][0])
                     self.record.operating_points = [list(point) for point in points]
-                f1s = [entry.get("validation/f1", math.nan) for entry in self.record.history]
+                f1s = [stopping_f1(entry, math.nan) for entry in self.record.history]
                 ended = stop_reason(self.training, f1s, self.trainer.seconds)
             self.record.ended = broadcast_from_rank_zero(ended)
             self._save(answered["dev"][0] if self.is_first else None)
@@ -209,7 +215,7 @@ class _Loop:
     def _save(self, predictions: Predictions | None) -> None:
         """Write a checkpoint, together with the other workers."""
         scores = {} if predictions is None else self.record.history[-1]
-        f1 = scores.get("validation/f1", NOT_EVALUATED)
+        f1 = stopping_f1(scores, NOT_EVALUATED)
         self.record.loop_seconds = time.perf_counter() - self.start
         with tempfile.TemporaryDirectory() as folder:
             save_checkpoint(Path(folder), self.trainer, self.record, predictions)

@@ -10,7 +10,8 @@ from models.batching import Examples, Ragged
 from models.configs.presets import preset
 from models.configs.variant import TrainingConfig
 from models.span_decoding import Predictions
-from tasks.evaluation.epoch_scores import EvaluatedSplit, epoch_scores
+from tasks.evaluation import validation_parts
+from tasks.evaluation.epoch_scores import STOPPING_F1, EvaluatedSplit, epoch_scores
 from tasks.evaluation.evaluate import load_split
 from tests.factories.splits import write_split
 
@@ -59,3 +60,20 @@ def test_no_threshold_without_validation(evaluated: EvaluatedSplit) -> None:
     scores = epoch_scores(dev, answered, evaluated.examples, TRAINING)
     assert not any("threshold" in name for name in scores)
     assert scores["dev/avna"] == 25
+
+
+def test_articles_that_decide_have_no_part_in_the_choice_of_the_epoch(
+    evaluated: EvaluatedSplit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of the three articles decide, which is enough here."""
+    monkeypatch.setattr(validation_parts, "LEAST_DECIDING_ARTICLES", 2)
+    answered = {"validation": answers([-1, -1, -1, -1]), "dev": answers([1, 3, 1, 1])}
+    splits = {"validation": evaluated, "dev": evaluated}
+    patient = preset("baseline").with_changes(patience=2).training
+    scores = epoch_scores(splits, answered, evaluated.examples, patient)
+    stopping = ~validation_parts.is_deciding(evaluated.split)
+    f1 = np.array([1.0, 0, 2 / 3, 0])  # of "Ada Lovelace", an answer to q2, "3", "a"
+    assert scores["validation/f1"] == pytest.approx(100 * f1.mean())
+    assert scores[STOPPING_F1] == pytest.approx(100 * f1[stopping].mean())
+    assert 0 < stopping.sum() < 4
+    assert STOPPING_F1 not in epoch_scores(splits, answered, evaluated.examples, TRAINING)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from models.configs.presets import preset
 from models.trainer import Reading
-from tasks.training.epoch_log import EpochResult, training_progress
+from tasks.training.epoch_log import EpochResult, stopping_f1, training_progress
 
 READING = Reading(
     step=191,
@@ -40,3 +40,12 @@ def test_epoch_line_has_scores_and_rate() -> None:
     assert str(EpochResult("char", entry)) == f"char epoch 2: train nll 1.234, {scores}"
     with_validation = str(EpochResult("char", {**entry, "validation/f1": 55.5}))
     assert with_validation == f"char epoch 2: train nll 1.234, validation F1 55.50, {scores}"
+    stopping = {**entry, "validation/f1": 55.5, "validation/f1_stopping": 54.0}
+    assert "validation F1 55.50 (54.00 for stopping), dev" in str(EpochResult("char", stopping))
+
+
+def test_only_the_part_that_stops_chooses_the_epoch() -> None:
+    entry = {"validation/f1": 55.5, "validation/f1_stopping": 54.0}
+    assert stopping_f1(entry, -1.0) == 54
+    assert stopping_f1({"validation/f1": 55.5}, -1.0) == 55.5
+    assert stopping_f1({}, -1.0) == -1
