@@ -1,7 +1,7 @@
 """The rule that decides whether a challenger is promoted to champion, and its explanation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from pydantic import Field
@@ -9,9 +9,12 @@ from pydantic import Field
 from infra.form import Form
 from models.arrays import BoolArray, FloatArray, IntArray
 from tasks.evaluation.bootstrap import CONFIDENCE, Gain, paired_gain, signed
+from tasks.evaluation.evaluate import EvaluationSplit
+from tasks.evaluation.floor import floor_f1
 from tasks.evaluation.groups import choose_groups
+from tasks.evaluation.validation_parts import LEAST_DECIDING_ARTICLES, is_deciding
 
-# Slices with fewer questions are ignored.
+# Fewest questions of a decision. Slices with fewer are ignored.
 SLICE_QUESTIONS = 30
 
 
@@ -54,6 +57,8 @@ class Decision:
     promoted: bool
     reason: str
     parts: list[SliceComparison]  # all questions first, then the slices; empty without a champion
+    # The comparison with answers that ignore the question, the better of `floors`, as champion.
+    floor: SliceComparison | None = None
 
 
 FIRST_CHAMPION = Decision(True, "there was no champion before", [])
@@ -67,6 +72,83 @@ def too_few(questions: int) -> Decision:
         "data.validation_share as for the champion, or promote it yourself with `bidaflow promote`"
     )
     return Decision(False, reason, [])
+
+
+def decide_promotion(
+    questions: EvaluationSplit,
+    new: BoolArray,
+    chose_epoch: bool,
+    challenger: FloatArray,
+    champion: FloatArray | None,
+    slices: Mapping[str, BoolArray],
+    rule: PromotionRule,
+    candidates: int = 1,
+) -> Decision:
+    """Decide on the promotion from the F1 (0 to 1) of each model's answers to all questions, (n,)
+    each; `champion` is None if there is none.
+
+    Only questions decide whose context is `new` (n,) to both models. If these questions are
+    validation, and `chose_epoch` of one of the models, only its articles that stop no training do.
+    Too few questions or, over a champion, too few articles promote nothing. Without a champion,
+    all new questions decide if there are too few such articles, because the choice of an epoch
+    lifts no model much above the floor.
+
+    The challenger must exceed the better of the `floors` significantly, and the champion as
+    `decide` says; for `slices`, `rule` and `candidates`, see there.
+    """
+    deciding = new & is_deciding(questions) if chose_epoch else new
+    articles = len(np.unique(questions.article_of[deciding]))
+    if articles < LEAST_DECIDING_ARTICLES:
+        if champion is not None:
+            return _too_few(articles, LEAST_DECIDING_ARTICLES, "articles")
+        deciding = new
+    if deciding.sum() < SLICE_QUESTIONS:
+        return _too_few(int(deciding.sum()), SLICE_QUESTIONS, "questions")
+    texts = questions.article_of[deciding], questions.context_of[deciding]
+    f1 = challenger[deciding]
+    floor = _compare_floor(
+        {name: own[deciding] for name, own in floor_f1(questions).items()}, f1, texts, candidates
+    )
+    if floor.gain.low <= 0:
+        reason = f"it does not exceed the floor, {floor.name}, beyond chance: F1 {_change(floor)}"
+        return Decision(False, reason, [], floor)
+    if champion is None:
+        reason = (
+            f"there was no champion before, and beside the floor, {floor.name}, F1 {_change(floor)}"
+        )
+        return Decision(True, reason, [], floor)
+    masks = {name: mask[deciding] for name, mask in slices.items()}
+    decision = decide(champion[deciding], f1, *texts, masks, rule, candidates)
+    return replace(decision, floor=floor)
+
+
+def _too_few(count: int, least: int, unit: str) -> Decision:
+    """The decision if less than needed can decide."""
+    reason = (
+        f"only {count} {unit} can decide, and {least} are needed, {least - count} more. Those that "
+        "a model was trained on, or that chose its epoch, cannot. Add articles, keep data.seed and "
+        "data.validation_share as for the champion, or promote it yourself with `bidaflow promote`"
+    )
+    return Decision(False, reason, [])
+
+
+def _compare_floor(
+    floors: Mapping[str, FloatArray],
+    challenger: FloatArray,
+    texts: tuple[IntArray, IntArray],
+    candidates: int,
+) -> SliceComparison:
+    """The comparison of the challenger's F1 with that of the better floor, (n,) each."""
+    name = max(floors, key=lambda name: floors[name].mean())
+    everything = np.ones(len(challenger), dtype=bool)
+    return _compare_slice(
+        name, (floors[name], challenger), texts, everything, _confidence(candidates)
+    )
+
+
+def _confidence(candidates: int) -> float:
+    """The confidence of an interval of the best of several candidates (Bonferroni)."""
+    return 1 - (1 - CONFIDENCE) / candidates
 
 
 def decide(
@@ -89,8 +171,7 @@ def decide(
     """
     models, texts = (champion, challenger), (article_of, context_of)
     everything = np.ones(len(champion), dtype=bool)
-    confidence = 1 - (1 - CONFIDENCE) / candidates
-    overall = _compare_slice("all", models, texts, everything, confidence)
+    overall = _compare_slice("all", models, texts, everything, _confidence(candidates))
     parts = [
         _compare_slice(name, models, texts, mask)
         for name, mask in slices.items()
@@ -157,4 +238,7 @@ def markdown(decision: Decision) -> str:
         ),
         "",
     ]
-    return "\n".join(table if decision.parts else [])
+    lines = table if decision.parts else []
+    if decision.floor:
+        lines.append(f"Floor, {decision.floor.name}: F1 {_change(decision.floor)}.\n")
+    return "\n".join(lines)

@@ -8,8 +8,10 @@ from urllib.parse import quote
 
 from infra.artifacts.manifest import facts_of
 from models.arrays import FloatArray
+from models.squad_metrics import mean_scores
 from tasks.embeddings.formats.select import packaged_words
 from tasks.evaluation.evaluate import EvaluationSplit, load_split, mean
+from tasks.evaluation.floor import floors
 from tasks.evaluation.slices import slice_tables
 from tasks.reports.calibration_section import calibration_view
 from tasks.reports.charts import MARKERS, line, plot
@@ -53,6 +55,9 @@ def report_variants(
         contexts=len(split.contexts),
         v2=split.v2,
         variants=table,
+        floors=[
+            {"name": name, "scores": mean_scores(scores)} for name, scores in floors(split).items()
+        ],
         best_variant=max(table, key=lambda row: row["f1"]),
         best={
             **{column: max(row[column] for row in table) for column in ("em", "f1", "avna")},

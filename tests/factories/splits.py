@@ -1,5 +1,6 @@
 """Small ingested splits for tests."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pyarrow.parquet as pq
 
 from models.span_decoding import Predictions
 from tasks.data.ingest import ingest_articles
-from tasks.data.schema import Article, Paragraph, Question
+from tasks.data.schema import Answer, Article, Paragraph, Question
 from tasks.evaluation.evaluate import EvaluationSplit, evaluate, write_predictions
 
 Tokens = list[tuple[int, int]]
@@ -77,3 +78,28 @@ def ingest(folder: Path, *paragraphs: tuple[str, list[str]]) -> Path:
     ]
     ingest_articles([Article(title="made", paragraphs=parsed)], folder)
     return folder
+
+
+def ingest_articles_with_answers(
+    folder: Path, articles: int, questions: int = 10, unanswerable: int = 2
+) -> Path:
+    """Ingest articles of one context each, with so many questions, the first of which have no
+    answer; returns the folder. The others are answered by the third and fourth word."""
+    folder.mkdir()
+    ingest_articles(map(partial(_article, questions, unanswerable), range(articles)), folder)
+    return folder
+
+
+def _article(questions: int, unanswerable: int, number: int) -> Article:
+    context = f"District {number} has {number + 2} mills. It lies far away."
+    answer = Answer(text=f"has {number + 2}", answer_start=context.index("has"))
+    qas = [
+        Question(
+            id=f"{number}-{n}",
+            question="How many mills are there?",
+            answers=[] if n < unanswerable else [answer],
+            is_impossible=n < unanswerable,
+        )
+        for n in range(questions)
+    ]
+    return Article(title=f"{number}", paragraphs=[Paragraph(context=context, qas=qas)])

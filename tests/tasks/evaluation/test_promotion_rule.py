@@ -7,10 +7,18 @@ import numpy as np
 import pytest
 
 from tasks.evaluation.evaluate import load_split
-from tasks.evaluation.promotion_rule import Decision, PromotionRule, decide, markdown
+from tasks.evaluation.floor import NO_ANSWER, floor_f1
+from tasks.evaluation.promotion_rule import (
+    Decision,
+    PromotionRule,
+    decide,
+    decide_promotion,
+    markdown,
+)
 from tasks.evaluation.slices import guarded_slices
+from tasks.evaluation.validation_parts import is_deciding
 from tasks.text.vocabulary import Lexicon
-from tests.factories.splits import write_split
+from tests.factories.splits import ingest_articles_with_answers, write_split
 
 QUESTIONS = 400
 RANDOM = np.random.default_rng(0)
@@ -140,3 +148,97 @@ def test_slices_by_kind_question_word_and_oov(tmp_path: Path, lexicon: Lexicon) 
 def test_single_kind_splits_have_no_kind_slices(tmp_path: Path, lexicon: Lexicon) -> None:
     slices = guarded_slices(load_split(write_split(tmp_path, answered_only=True)), lexicon)
     assert not {"answerable", "unanswerable"} & set(slices)
+
+
+# The decision with its floor, and with the questions that may decide
+
+
+def decided_on(
+    folder: Path,
+    challenger: float,
+    champion: float | None = None,
+    *,
+    articles: int = 12,
+    questions: int = 10,
+    chose_epoch: bool = False,
+    new: int | None = None,
+) -> Decision:
+    """The decision on a challenger and a champion that answer shares of the answerable questions
+    correctly; the contexts of the first `new` articles are new to both."""
+    split = load_split(ingest_articles_with_answers(folder / "split", articles, questions))
+    models = [
+        None if share is None else np.where(split.answerable, order(len(split)) < share, 0.0)
+        for share in (challenger, champion)
+    ]
+    is_new = split.article_of < (articles if new is None else new)
+    return decide_promotion(split, is_new, chose_epoch, *models, {}, PromotionRule())
+
+
+def order(questions: int) -> np.ndarray:
+    """Numbers from 0 to 1, in random order."""
+    return np.random.default_rng(1).permutation(questions) / questions
+
+
+def test_first_champion_must_exceed_the_floor(tmp_path: Path) -> None:
+    """In the split, the first sentence's best span answers 80 % of the questions."""
+    decision = decided_on(tmp_path, 0.3)
+    assert not decision.promoted and decision.parts == []
+    assert decision.floor is not None and decision.floor.champion == 80
+    assert decision.reason.startswith(
+        "it does not exceed the floor, the first sentence's best span, beyond chance: F1 fell from"
+    )
+    assert "Floor, the first sentence's best span: F1 fell from 80.0" in markdown(decision)
+
+
+def test_no_answer_to_everything_is_no_champion(tmp_path: Path) -> None:
+    """Its F1 is the share of unanswerable questions."""
+    split = load_split(ingest_articles_with_answers(tmp_path / "split", 12, unanswerable=10))
+    new = np.ones(len(split), dtype=bool)
+    nothing = floor_f1(split)[NO_ANSWER]
+    for champion in (None, np.zeros(len(split))):
+        decision = decide_promotion(split, new, False, nothing, champion, {}, PromotionRule())
+        assert not decision.promoted and 'floor, always "no answer"' in decision.reason
+
+
+def test_first_champion_exceeds_the_floor(tmp_path: Path) -> None:
+    split = load_split(ingest_articles_with_answers(tmp_path / "split", 12))
+    new, perfect = np.ones((2, len(split)))
+    decision = decide_promotion(split, new > 0, False, perfect, None, {}, PromotionRule())
+    assert decision.promoted and "F1 rose from 80.0 to 100.0 (95 % interval" in decision.reason
+    champion = np.where(split.answerable, 1.0, 0.0)
+    decision = decide_promotion(split, new > 0, False, perfect, champion, {}, PromotionRule())
+    assert decision.promoted and decision.floor is not None
+    assert [part.name for part in decision.parts] == ["all"]
+
+
+@pytest.mark.parametrize("champion", [None, 0.1])
+def test_too_few_questions_never_decide(tmp_path: Path, champion: float | None) -> None:
+    """Also if none is left out."""
+    decision = decided_on(tmp_path, 1, champion, articles=14, questions=2)
+    assert not decision.promoted
+    assert "only 28 questions can decide, and 30 are needed, 2 more" in decision.reason
+
+
+def test_too_few_articles_promote_nothing_over_a_champion(tmp_path: Path) -> None:
+    decision = decided_on(tmp_path, 1, 0, articles=12, new=5)
+    assert not decision.promoted
+    assert "only 5 articles can decide, and 8 are needed, 3 more" in decision.reason
+
+
+def test_articles_that_chose_the_epoch_do_not_decide(tmp_path: Path) -> None:
+    split = load_split(ingest_articles_with_answers(tmp_path / "split", 40))
+    new, worse = np.ones(len(split), dtype=bool), np.where(split.answerable, 1.0, 0.0)
+    lucky = np.where(is_deciding(split), worse, 1.0)  # better where its epoch was chosen
+    for chose_epoch in (True, False):
+        arguments = split, new, chose_epoch, lucky, worse, {}, PromotionRule()
+        assert decide_promotion(*arguments).promoted != chose_epoch
+    decided = decide_promotion(split, new, True, np.ones(len(split)), worse, {}, PromotionRule())
+    assert decided.parts[0].questions == is_deciding(split).sum()
+
+
+def test_few_articles_can_still_decide_on_the_first_champion(tmp_path: Path) -> None:
+    split = load_split(ingest_articles_with_answers(tmp_path / "split", 5))
+    new, perfect = np.ones((2, len(split)))
+    decision = decide_promotion(split, new > 0, True, perfect, None, {}, PromotionRule())
+    assert decision.promoted and decision.floor is not None
+    assert decision.floor.questions == len(split)

@@ -30,6 +30,14 @@ from tests.factories.reports import run_record
 HOSTILE = "a&b <script>alert(1)</script> \"'%23#?"
 
 
+def test_report_has_the_floor_of_the_decision(reports: Path) -> None:
+    floor = SliceComparison('always "no answer"', 90, 19.0, 19.4, Gain(0.4, -0.2, 1.0))
+    decision = Decision(False, "it does not exceed the floor", [], floor)
+    text = visible_text(write(reports, run_record(1, decision=decision)))
+    assert 'always "no answer" has F1 19.0 on the 90 questions of the decision' in text
+    assert "best variant 19.4 (+0.4; 95 % interval −0.2 to +1.0)" in text
+
+
 @pytest.fixture
 def reports(root: Path) -> Path:
     return root / "reports"

@@ -59,6 +59,12 @@ def test_page_shows_scores_and_is_self_contained(folder: Path, split: Evaluation
     assert_self_contained(re.sub(r'<a href="\w+\.html">errors</a>', "", page))
 
 
+def test_floor_is_beside_the_scores(folder: Path, split: EvaluationSplit) -> None:
+    text = visible_text(written_report(folder, [variant(folder, split, "weak", WEAK)]))
+    assert 'Floor : always "no answer" 25.00 25.00 25.00 –' in text
+    assert "Floor : the first sentence's best span 50.00 66.67 75.00 –" in text
+
+
 def test_shows_the_mix_of_contextual_layers(folder: Path, split: EvaluationSplit) -> None:
     mixes = {
         "input": {"shares": [0.25, 0.605, 0.145], "scale": 0.9},
