@@ -1,14 +1,19 @@
-"""Exact match, F1 and AvNA of answer texts, by the official SQuAD rules."""
+"""Exact match, F1 and AvNA of answer texts, by the official SQuAD rules, and by that of MLQA."""
 
 import re
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import repeat
 from typing import NamedTuple
 
+from models.scripts import UNSPACED
+
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_UNSPACED = re.compile(f"([{UNSPACED}])")
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 
 
@@ -39,6 +44,18 @@ def normalize_answer(text: str) -> str:
     section 6.1.
     """
     return " ".join(_ARTICLE.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION)).split())
+
+
+def in_units(text: str) -> str:
+    """The text without Unicode's punctuation, and with a space around each character of a script
+    without spaces between words.
+
+    The official rules compare such texts by characters where the script has no spaces, as the
+    scripts of MLQA (Lewis et al. 2020) and CMRC 2018 (Cui et al. 2019) do. The latter also asks for
+    the characters' order.
+    """
+    kept = (character for character in text if unicodedata.category(character)[0] != "P")
+    return _UNSPACED.sub(r" \1 ", "".join(kept))
 
 
 def exact_match(prediction: str, golds: Sequence[str], *, v2: bool = False) -> int:
@@ -80,25 +97,32 @@ def score_questions(
     answerable: Iterable[bool] | None = None,
     *,
     v2: bool = False,
+    by_units: Iterable[bool] = repeat(False),
 ) -> list[QuestionScore]:
     """Scores each question by the rule that `v2` selects (see `exact_match`), in the given order.
 
     An empty prediction means "no answer". `answerable` says whether each question has an answer; by
     default, those with a gold that is not empty have one. EM and F1 are 0 for any prediction if the
     answer is unknown, which the official rules do not provide for: the question is answerable, but
-    has no golds.
+    has no golds. `by_units` says which questions' texts are compared `in_units`.
 
     Raises ValueError if the numbers of predictions, golds and `answerable` differ.
     """
     flags = map(any, golds) if answerable is None else answerable
     return [
-        _score(text, answers, flag, v2)
-        for text, answers, flag in zip(predictions, golds, flags, strict=True)
+        _score(text, answers, flag, v2, units)
+        for (text, answers, flag), units in zip(
+            zip(predictions, golds, flags, strict=True), by_units, strict=False
+        )
     ]
 
 
-def _score(prediction: str, golds: Sequence[str], answerable: bool, v2: bool) -> QuestionScore:
+def _score(
+    prediction: str, golds: Sequence[str], answerable: bool, v2: bool, by_units: bool
+) -> QuestionScore:
     avna = answer_versus_none(prediction, answerable)
+    if by_units:
+        prediction, golds = in_units(prediction), list(map(in_units, golds))
     if answerable and not golds:
         return QuestionScore(0, 0.0, avna)
     return QuestionScore(exact_match(prediction, golds, v2=v2), f1(prediction, golds, v2=v2), avna)

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from infra.errors import UserError
 from models.arrays import BoolArray, FloatArray, IntArray
+from models.scripts import is_mostly_latin
 from models.squad_metrics import QuestionScore, Scores, mean_scores, score_questions
 from tasks.evaluation.groups import choose_groups
 from tasks.text.tokenizer import tokenize
@@ -87,13 +88,24 @@ class EvaluationSplit:
         """Whether the SQuAD 2.0 rule applies, because some question has no answer."""
         return not self.answerable.all()
 
+    @cached_property
+    def by_units(self) -> list[bool]:
+        """Whether the texts of each question are compared `in_units`, (n,): if its context is
+        mostly written in other scripts than Latin, for which the official rules were made."""
+        by_units = [not is_mostly_latin(text) for text in self.contexts]
+        return [by_units[context] for context in self.context_of]
+
     def score(self, texts: Sequence[str]) -> list[QuestionScore]:
         """The score of an answer text for each question, "" for no answer.
 
         They follow the SQuAD 2.0 rule if any question has no answer, else the v1.1 rule. A question
-        whose answer is unknown, because all its answers are invalid, has EM and F1 0.
+        whose answer is unknown, because all its answers are invalid, has EM and F1 0. For other
+        scripts than Latin, see `by_units`.
         """
-        return score_questions(texts, self.gold_texts, self.answerable.tolist(), v2=self.v2)
+        answerable = self.answerable.tolist()
+        return score_questions(
+            texts, self.gold_texts, answerable, v2=self.v2, by_units=self.by_units
+        )
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ def report_variants(
         questions=len(split),
         contexts=len(split.contexts),
         v2=split.v2,
+        by_units=sum(split.by_units),
         variants=table,
         floors=[
             {"name": name, "scores": mean_scores(scores)} for name, scores in floors(split).items()

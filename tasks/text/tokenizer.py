@@ -10,6 +10,8 @@ own.
 import re
 import unicodedata
 
+from models.scripts import HAN_AND_KANA
+
 # Accents, vowel signs, variation selectors and joiners belong to the preceding character.
 _MARKS = "\u00ad\u200c\u200d" + "".join(
     character
@@ -26,12 +28,8 @@ _MARKS_ABOVE = "\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f\U000e0100-\U000e01ef"
 # One mark. Of other characters, nearly all fail the first two of its three checks.
 _MARK = rf"(?:[{_MARKS}]|(?=[{_ABOVE}])[{_MARKS_ABOVE}])"
 # Han and kana have no spaces between words, so each character is a token.
-_UNSPACED = (
-    "\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uf900-\ufaff\U0001b000-\U0001b2ff\U00020000-\U0003ffff"
-)
 _EMOJI = "[\u2190-\u2bff\U0001f000-\U0001f1e5\U0001f200-\U0001faff]"
-_LETTER = rf"[^\W_{_UNSPACED}]"
+_LETTER = rf"[^\W_{HAN_AND_KANA}]"
 _WORD = rf"{_LETTER}(?:{_LETTER}|{_MARK})*+"
 _ENDING = r"['’](?i:s|m|d|ll|re|ve)(?!\w)"
 _NOT = r"(?i:n['’]t)(?!\w)"

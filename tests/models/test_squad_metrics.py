@@ -1,3 +1,5 @@
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,6 +8,7 @@ from models.squad_metrics import (
     answer_versus_none,
     exact_match,
     f1,
+    in_units,
     mean_scores,
     normalize_answer,
     score_questions,
@@ -125,3 +128,53 @@ def test_rejects_mismatched_counts_and_no_questions() -> None:
 def test_article_only_answer_has_em_above_avna() -> None:
     (row,) = score_questions(["the"], [[]], v2=True)
     assert (row.em, row.avna) == (1, 0)
+
+
+# Other scripts than Latin
+
+
+@pytest.mark.parametrize(
+    ("prediction", "gold", "em", "overlap"),
+    [
+        ("元朝建立", "元朝", 0, 2 * 2 / 6),
+        ("「元朝」。", "元朝", 1, 1.0),  # full-width punctuation is none of the answer
+        ("東京タワー", "東京", 0, 2 * 2 / 7),
+        ("กรุงเทพ", "กรุง", 0, 2 * 4 / 11),
+        ("1999年5月", "1999年", 0, 2 * 2 / 6),  # a number is one unit
+        ("القاهرة؟", "القاهرة", 1, 1.0),
+        ("القاهرة، مصر", "القاهرة", 0, 2 / 3),
+        ("वह है।", "वह है", 1, 1.0),
+    ],
+)
+def test_other_scripts_are_compared_in_units(
+    prediction: str, gold: str, em: int, overlap: float
+) -> None:
+    (score,) = score_questions([prediction], [[gold]], by_units=[True])
+    assert (score.em, score.f1) == (em, pytest.approx(overlap))
+    (official,) = score_questions([prediction], [[gold]])
+    assert (official.em, official.f1) != (score.em, score.f1)
+
+
+HAN = st.text("元朝建立。，、「」《》 aB7.", max_size=8)
+
+
+def mlqa_segments(text: str) -> list[str]:
+    """What MLQA's script compares for Chinese, with SQuAD's articles left out as here."""
+    segments, word = [], ""
+    for character in text.lower():
+        if character in "元朝建立":
+            segments += [*word.split(), character]
+            word = ""
+        elif character not in "。，、「」《》.":
+            word += character
+    return [segment for segment in [*segments, *word.split()] if segment != "a"]
+
+
+@given(HAN, HAN)
+def test_units_are_those_of_mlqa(prediction: str, gold: str) -> None:
+    left, right = (mlqa_segments(text) for text in (prediction, gold))
+    (score,) = score_questions([prediction], [[gold]], [True], by_units=[True])
+    assert score.em == (left == right)
+    shared = sum((Counter(left) & Counter(right)).values())
+    assert score.f1 == pytest.approx(2 * shared / max(1, len(left) + len(right)))
+    assert normalize_answer(in_units(gold)).split() == right

@@ -210,3 +210,13 @@ def test_gold_spans_reach_the_oracle_scores(
     assert scores.em == pytest.approx(facts["oracle_em"])
     assert scores.f1 == pytest.approx(facts["oracle_f1"])
     assert scores.em > 99.9
+
+
+def test_script_of_the_context_chooses_the_rule(split: EvaluationSplit) -> None:
+    """Not that of the answer, which is the model's choice, nor single words."""
+    contexts = ["Kublai (忽必烈) was Mongol.", "忽必烈 Kublai 是元朝的皇帝。", "Это Хубилай."]
+    mixed = replace(split, contexts=contexts, golds=[[Gold("忽必烈", 0)]] * 4)
+    assert mixed.by_units == [False, False, True, True]
+    scores = mixed.score(["忽必烈！"] * 4)
+    assert [score.em for score in scores] == [0, 0, 1, 1]
+    assert not any(split.by_units[:2]), "English"

@@ -65,6 +65,13 @@ def test_floor_is_beside_the_scores(folder: Path, split: EvaluationSplit) -> Non
     assert "Floor : the first sentence's best span 50.00 66.67 75.00 –" in text
 
 
+def test_page_says_which_rule_it_used(folder: Path, split: EvaluationSplit) -> None:
+    text = visible_text(written_report(folder, [variant(folder, split, "weak", WEAK)]))
+    assert "EM and F1 follow the official rule of SQuAD 2.0." in text
+    assert "For 1 questions" in text, "about π ≈ 3"
+    assert "MLQA" in text
+
+
 def test_shows_the_mix_of_contextual_layers(folder: Path, split: EvaluationSplit) -> None:
     mixes = {
         "input": {"shares": [0.25, 0.605, 0.145], "scale": 0.9},
