@@ -1,8 +1,9 @@
-"""The contexts that a model was trained on, so that two models are compared on others.
+"""What a model was trained on, so that two models are compared on other questions.
 
 A model folder has their fingerprints, 16 bytes each, and no text.
 """
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from models.arrays import BoolArray
+from models.configs.variant import VariantConfig
 from tasks.data.ingested import fingerprint, fingerprints
 from tasks.evaluation.evaluate import EvaluationSplit
 from tasks.tracking.registry import TRAINED_CONTEXTS
@@ -39,3 +41,9 @@ def new_to_models(split: EvaluationSplit, models: Iterable[Path]) -> BoolArray:
     known = set().union(*map(trained_contexts, models))
     new = np.array([fingerprint(text) not in known for text in split.contexts], dtype=np.bool_)
     return new[split.context_of]
+
+
+def chose_epoch(model: Path) -> bool:
+    """Whether validation chose the epoch of the model in a folder."""
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    return VariantConfig.from_dict(config["variant"]).training.chooses_epoch

@@ -1,9 +1,19 @@
 """The contexts that models were trained on, and the questions that are new to them."""
 
+import json
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from models.configs.presets import preset
 from tasks.evaluation.evaluate import load_split
-from tasks.inference.trained_contexts import new_to_models, trained_contexts, write_trained_contexts
+from tasks.inference.trained_contexts import (
+    chose_epoch,
+    new_to_models,
+    trained_contexts,
+    write_trained_contexts,
+)
 from tasks.tracking.registry import MODEL_FILES, MODEL_TABLES, fetch_model, find_model_files
 from tests.factories.splits import ingest
 
@@ -37,3 +47,15 @@ def test_contexts_of_a_copied_model_folder_are_known(tmp_path: Path) -> None:
     (tmp_path / "copy").mkdir()
     fetch_model(tmp_path / "copy", find_model_files(str(model)))
     assert trained_contexts(tmp_path / "copy" / "model") == trained_contexts(model) != set()
+
+
+@pytest.mark.parametrize(
+    ("settings", "chosen"), [({}, False), ({"patience": 2}, True), ({"stop_at_f1": 50.0}, True)]
+)
+def test_model_knows_whether_validation_chose_its_epoch(
+    tmp_path: Path, settings: dict[str, Any], chosen: bool
+) -> None:
+    variant = preset("baseline").with_changes(**settings)
+    config = json.dumps({"variant": variant.to_dict()})
+    (tmp_path / "config.json").write_text(config, encoding="utf-8")
+    assert chose_epoch(tmp_path) == chosen
