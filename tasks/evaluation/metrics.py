@@ -14,6 +14,10 @@ from models.arrays import BoolArray, FloatArray
 from models.squad_metrics import Scores, mean_scores
 from tasks.evaluation.evaluate import Evaluation, EvaluationSplit, evaluate
 
+if TYPE_CHECKING:
+    from models.batching import Examples
+    from models.span_decoding import Predictions
+
 BINS = 10
 # Margins of questions without a span, in nats, are higher, because their logits are masked.
 NO_SPAN = 1e30
@@ -54,10 +58,6 @@ def expected_calibration_error(bins: list[Bin]) -> float:
         return math.nan
     errors = (b.count * abs(b.probability - b.accuracy) for b in bins)
     return 100 * sum(errors) / sum(b.count for b in bins)
-
-
-if TYPE_CHECKING:
-    from models.span_decoding import Predictions
 
 
 def evaluation_metrics(name: str, evaluation: Evaluation) -> dict[str, float]:
@@ -101,11 +101,6 @@ def metrics_at_threshold(
 
 def _named(name: str, scores: Scores, suffix: str = "") -> dict[str, float]:
     return {f"{name}/{score}{suffix}": getattr(scores, score) for score in ("em", "f1", "avna")}
-
-
-if TYPE_CHECKING:
-    from models.batching import Examples
-    from models.span_decoding import Predictions
 
 
 def scores_at(
