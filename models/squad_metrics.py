@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import repeat
 from typing import NamedTuple
 
 from models.scripts import UNSPACED
@@ -97,23 +96,22 @@ def score_questions(
     answerable: Iterable[bool] | None = None,
     *,
     v2: bool = False,
-    by_units: Iterable[bool] = repeat(False),
+    by_units: Iterable[bool] | None = None,
 ) -> list[QuestionScore]:
     """Scores each question by the rule that `v2` selects (see `exact_match`), in the given order.
 
     An empty prediction means "no answer". `answerable` says whether each question has an answer; by
     default, those with a gold that is not empty have one. EM and F1 are 0 for any prediction if the
     answer is unknown, which the official rules do not provide for: the question is answerable, but
-    has no golds. `by_units` says which questions' texts are compared `in_units`.
+    has no golds. `by_units` says which questions' texts are compared `in_units`; by default none.
 
-    Raises ValueError if the numbers of predictions, golds and `answerable` differ.
+    Raises ValueError if the lengths of the arguments differ.
     """
     flags = map(any, golds) if answerable is None else answerable
+    units_flags = [False] * len(predictions) if by_units is None else by_units
     return [
         _score(text, answers, flag, v2, units)
-        for (text, answers, flag), units in zip(
-            zip(predictions, golds, flags, strict=True), by_units, strict=False
-        )
+        for text, answers, flag, units in zip(predictions, golds, flags, units_flags, strict=True)
     ]
 
 
