@@ -83,6 +83,6 @@ def rollback(
     name = f"bidaf-{dataset_name(dataset)}"
     require_server(settings().tracking_uri)
     restored, replaced = roll_back(name)
-    previous = f"; version {replaced.version} is now the previous champion" if replaced else ""
-    print(f"Version {restored.version} of {name} is the champion again{previous}.", flush=True)
+    other = f", instead of version {replaced.version}" if replaced else ""
+    print(f"Version {restored.version} of {name} is the champion again{other}.", flush=True)
     update_index()  # after the message: if this fails, the command must not be repeated

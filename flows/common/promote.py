@@ -22,17 +22,14 @@ from infra.artifacts.stage import Output
 from infra.settings import settings
 from tasks.evaluation.evaluate import load_split
 from tasks.evaluation.promotion_rule import (
-    FIRST_CHAMPION,
-    SLICE_QUESTIONS,
     Decision,
     PromotionRule,
-    decide,
+    decide_promotion,
     markdown,
-    too_few,
 )
 from tasks.evaluation.slices import guarded_slices
 from tasks.inference.score_model import load_f1, unread_warning
-from tasks.inference.trained_contexts import new_to_models
+from tasks.inference.trained_contexts import chose_epoch, new_to_models, trained_contexts
 from tasks.stages import score_stage
 from tasks.text.vocabulary import Lexicon
 from tasks.tracking import registry, runs
@@ -63,26 +60,25 @@ class PromotionResult:
         if self.decision is None:
             return f"{registry.title(self.challenger)}: decided by an earlier run."
         sentence = verdict(self.challenger, self.decision)
-        if not self.decision.parts:
+        if self.decision.overall is None:
             return sentence
-        compared = self.decision.parts[0].questions
+        compared = self.decision.overall.questions
         if compared == self.questions:
             return f"{sentence} Compared on {compared} {self.split} questions."
         return (
-            f"{sentence} Compared on {compared} of {self.questions} {self.split} questions, whose "
-            "contexts neither model was trained on."
+            f"{sentence} Compared on {compared} of {self.questions} {self.split} questions: those "
+            "that neither trained a model nor chose its epoch."
         )
 
     @property
     def champion_f1(self) -> float | None:
         """F1 of the champion after the decision, on the questions of the decision, 0 to 100; None
         if they are unknown or too few."""
-        if self.decision is None:
+        if self.decision is None or self.decision.overall is None:
             return None
-        if not self.decision.parts:
-            return self.f1 if self.decision.promoted else None
-        overall = self.decision.parts[0]
-        return overall.challenger if self.decision.promoted else overall.champion
+        if self.decision.promoted:
+            return self.decision.overall.challenger
+        return self.decision.overall.champion if self.decision.parts else None
 
     @property
     def champion_title(self) -> str | None:
@@ -114,7 +110,9 @@ def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule)
         later = [n for n, model in enumerate(models) if not _passed_over(model, champion)]
         number = max(later or range(len(models)), key=scores.__getitem__)
         best = _registered(trained[number])  # another run may have tagged it with its decision
-        decision = _decide_once(champion, best, split.folder, rule, len(models))
+        decision = _decide_once(
+            champion, best, split.folder, name == "validation", rule, len(models)
+        )
     questions = split.facts["questions"]
     return PromotionResult(best, champion, name, questions, scores[number], decision)
 
@@ -141,7 +139,12 @@ def roll_back(name: str) -> tuple[RegisteredVersion, RegisteredVersion | None]:
     with deciding_on_champion(name):
         if (previous := registry.with_alias(uri, name, registry.PREVIOUS)) is not None:
             _pass_over_others(previous)
-        return registry.rollback(uri, name)
+        restored, replaced = registry.rollback(uri, name)
+        sentence = f"{registry.title(restored)} is the champion again: rolled back by hand."
+        registry.tag(uri, restored, {REASON: sentence})
+        if replaced is not None:
+            registry.tag(uri, replaced, {REASON: f"{registry.title(replaced)} was rolled back."})
+        return restored, replaced
 
 
 def _pass_over_others(model: RegisteredVersion) -> None:
@@ -176,6 +179,7 @@ def _decide_once(
     champion: RegisteredVersion | None,
     challenger: RegisteredVersion,
     split: Path,
+    is_validation: bool,
     rule: PromotionRule,
     candidates: int,
 ) -> Decision | None:
@@ -185,19 +189,16 @@ def _decide_once(
     """
     uri = settings().tracking_uri
     key = digest_of([champion and champion.model_id, content_digest(split), rule.model_dump()])
-    # Without a champion, also an earlier decision is taken again: its model lost the alias.
-    if champion is None:
-        decision = FIRST_CHAMPION
-    elif _passed_over(challenger, champion):
+    if _passed_over(challenger, champion):
         return None
-    elif champion.version == challenger.version or challenger.tags.get(KEY) == key:
-        if challenger.tags.get(ANNOUNCED) != "false":
-            return None
-        # The run that took this decision was interrupted before it announced it.
-        text = runs.read_text(uri, challenger.run_id, DECISION)
-        return TypeAdapter(Decision).validate_json(text)
-    else:
-        decision = _compare(champion, challenger, split, rule, candidates)
+    is_champion = champion is not None and champion.version == challenger.version
+    decided = is_champion or challenger.tags.get(KEY) == key
+    # Without a champion, the one that an earlier decision promoted has lost the alias.
+    if decided and (champion is not None or not _earlier_decision(uri, challenger).promoted):
+        # The run that took this decision may have been interrupted before it announced it.
+        unannounced = challenger.tags.get(ANNOUNCED) == "false"
+        return _earlier_decision(uri, challenger) if unannounced else None
+    decision = _compare(champion, challenger, split, is_validation, rule, candidates)
     # In this order, a run that is interrupted has always logged the numbers behind its changes.
     sentence = verdict(challenger, decision)
     log_decision(uri, challenger.run_id, f"{sentence}\n\n{markdown(decision)}", decision)
@@ -207,6 +208,12 @@ def _decide_once(
         registry.set_champion(uri, challenger)
     registry.tag(uri, challenger, {KEY: key})
     return decision
+
+
+def _earlier_decision(uri: str, model: RegisteredVersion) -> Decision:
+    """The decision that a run has logged about a version."""
+    text = runs.read_text(uri, model.run_id, DECISION)
+    return TypeAdapter(Decision).validate_json(text)
 
 
 def _passed_over(model: RegisteredVersion, champion: RegisteredVersion | None) -> bool:
@@ -258,9 +265,10 @@ def emit_decision(
 
 
 def _compare(
-    champion: RegisteredVersion,
+    champion: RegisteredVersion | None,
     challenger: RegisteredVersion,
     split: Path,
+    is_validation: bool,
     rule: PromotionRule,
     candidates: int,
 ) -> Decision:
@@ -269,23 +277,29 @@ def _compare(
     A champion may have been trained on the challenger's validation split if the split's settings
     have changed since then; so may the model of a warm start.
     """
-    models = (challenger, champion)
+    models = [challenger] if champion is None else [challenger, champion]
     outputs = [score_stage(model.model_id, split) for model in models]
     for model, output in zip(models, outputs, strict=True):
         if warning := unread_warning(registry.title(model), output.facts):
             get_run_logger().warning(warning)
-    scored, earlier = (output.folder for output in outputs)
+    folders = [output.folder / "model" for output in outputs]
+    if champion is not None and trained_contexts(folders[0]).isdisjoint(
+        trained_contexts(folders[1])
+    ):
+        get_run_logger().warning(
+            f"The champion {registry.title(champion)} was trained on none of the contexts of "
+            f"{registry.title(challenger)}. If they belong to different projects, give this one a "
+            "name of its own: --data.dataset NAME with --data.train-files FILE."
+        )
+    f1 = [load_f1(output.folder) for output in outputs]
     questions = load_split(split)
-    new = new_to_models(questions, [scored / "model", earlier / "model"])
-    if not new.all() and new.sum() < SLICE_QUESTIONS:
-        return too_few(int(new.sum()))
-    slices = guarded_slices(questions, Lexicon.load(scored / "model"))
-    return decide(
-        load_f1(earlier)[new],
-        load_f1(scored)[new],
-        questions.article_of[new],
-        questions.context_of[new],
-        {name: mask[new] for name, mask in slices.items()},
+    return decide_promotion(
+        questions,
+        new_to_models(questions, folders),
+        is_validation and any(map(chose_epoch, folders)),
+        f1[0],
+        None if champion is None else f1[1],
+        guarded_slices(questions, Lexicon.load(folders[0])),
         rule,
         candidates,
     )

@@ -60,18 +60,11 @@ class Decision:
     # The comparison with answers that ignore the question, the better of `floors`, as champion.
     floor: SliceComparison | None = None
 
-
-FIRST_CHAMPION = Decision(True, "there was no champion before", [])
-
-
-def too_few(questions: int) -> Decision:
-    """The decision if only a few questions are new to both models."""
-    reason = (
-        f"only {questions} questions are about contexts that neither it nor the champion was "
-        f"trained on, and {SLICE_QUESTIONS} are needed. Set data.seed and "
-        "data.validation_share as for the champion, or promote it yourself with `bidaflow promote`"
-    )
-    return Decision(False, reason, [])
+    @property
+    def overall(self) -> SliceComparison | None:
+        """The comparison on all questions that decided: with the champion, else with the floor;
+        None if too few could decide."""
+        return self.parts[0] if self.parts else self.floor
 
 
 def decide_promotion(

@@ -143,21 +143,23 @@ def set_challenger(uri: str, model: RegisteredVersion) -> None:
 def rollback(uri: str, name: str) -> tuple[RegisteredVersion, RegisteredVersion | None]:
     """Make the previous champion the champion again. Returns it, and the version it replaces.
 
-    A rerun after an interruption restores the same version.
+    A rerun after an interruption restores the same version. A second rollback is refused: it would
+    bring back the version that the first one replaced.
 
     Raises:
         UserError: there is no previous champion.
     """
     restored = with_alias(uri, name, PREVIOUS)
     if restored is None:
-        raise UserError(f"{name} has no previous champion to roll back to.")
+        raise UserError(
+            f"{name} has no previous champion to roll back to. To choose another version, run: "
+            f"bidaflow promote models:/{name}/VERSION"
+        )
     replaced, client = with_alias(uri, name, CHAMPION), client_of(uri)
     # The other way round, an interruption would lose which version to restore.
     client.set_registered_model_alias(name, CHAMPION, restored.version)
-    if replaced is None or replaced.version == restored.version:
-        return restored, None
-    client.set_registered_model_alias(name, PREVIOUS, replaced.version)
-    return restored, replaced
+    client.delete_registered_model_alias(name, PREVIOUS)
+    return restored, replaced if replaced and replaced.version != restored.version else None
 
 
 def tag(uri: str, model: RegisteredVersion, tags: Mapping[str, str]) -> None:

@@ -45,6 +45,7 @@ RIGHT = {
     "old": lambda i: i % 10 < 5,
     "equal": lambda i: i % 10 < 5,
     "worse": lambda i: i % 10 < 2,
+    "wrong": lambda i: False,
     "better": lambda i: i % 10 < 7,
     "best": lambda i: i % 10 < 9,
     # Right on all "Who" and "When" questions, and on no "Where" question.
@@ -59,10 +60,11 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("models")
     saved = save_untrained_model(root)
     folders = {}
-    for seed, name in enumerate(RIGHT):
+    # With these seeds, only `wrong` answers from the first sentence, so the floor is low.
+    for name, seed in zip(RIGHT, (0, 0, 2, 3, 6, 10, 12), strict=True):
         folders[name] = root / name
         shutil.copytree(saved, folders[name])
-        generator = torch.Generator().manual_seed(0 if name == "equal" else seed)
+        generator = torch.Generator().manual_seed(seed)
         weights = load_file(saved / "weights.safetensors")
         drawn = {n: 2 * torch.randn(w.shape, generator=generator) for n, w in weights.items()}
         save_file(drawn, folders[name] / "weights.safetensors")
@@ -83,7 +85,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory, models: dict[str, Path]) -
         (f"{('Who', 'When', 'Where')[i % 3]} {rng.choice(words)}?", rng.sample(words, 12))
         for i in range(QUESTIONS)
     ]
-    pairs = [(question, " ".join(context)) for question, context in drawn]
+    pairs = [(question, f"Trees. {' '.join(context)}") for question, context in drawn]
     golds: list[list[dict[str, object]]] = [[] for _ in pairs]
     for name, folder in models.items():
         for i, row in enumerate(Predictor.load(folder).answer(pairs)):
@@ -100,9 +102,9 @@ def dataset(tmp_path_factory: pytest.TempPathFactory, models: dict[str, Path]) -
     something = {"text": "Something", "answer_start": 0}
     learned = {"id": "train", "question": "What?", "answers": [something]}
     train = [{"context": "Something else.", "qas": [learned]}]
-    files = {"dev": paragraphs, "train": train}
-    for part, contents in files.items():
-        data = {"data": [{"title": part, "paragraphs": contents}]}
+    articles = [paragraphs[first : first + 10] for first in range(0, QUESTIONS, 10)]
+    for part, contents in {"dev": articles, "train": [train]}.items():
+        data = {"data": [{"title": part, "paragraphs": article} for article in contents]}
         (folder / f"{part}.json").write_text(json.dumps(data), encoding="utf-8")
     return DataParameters(
         dataset="planted",
@@ -152,7 +154,8 @@ def promote(
 
 def write_known_contexts(model: Path, dataset: DataParameters, count: int) -> None:
     """Let a model know the contexts of the first dev questions."""
-    paragraphs = json.loads(Path(dataset.dev_files[0]).read_text("utf-8"))["data"][0]["paragraphs"]
+    articles = json.loads(Path(dataset.dev_files[0]).read_text("utf-8"))["data"]
+    paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
     known = [fingerprint(paragraph["context"]) for paragraph in paragraphs[:count]]
     pq.write_table(
         pa.table({"fingerprint": pa.array(known, pa.binary(16))}), model / registry.TRAINED_CONTEXTS
@@ -195,13 +198,14 @@ def test_champion_stays_until_a_better_model_comes(
 
     capsys.readouterr()
     rollback("data/planted.json")  # named as for retrain
-    assert "is the champion again; version " in capsys.readouterr().out
-    assert (version("champion"), version("previous")) == ("old", "better")
-    rollback("planted")
-    assert version("champion") == "better"
+    assert "is the champion again, instead of version " in capsys.readouterr().out
+    assert (version("champion"), version("previous")) == ("old", None)
+    with pytest.raises(UserError, match="no previous champion"):
+        rollback("planted")
+    assert version("champion") == "old", "a second rollback brings nothing back"
 
 
-@pytest.mark.parametrize(("promote", "compared"), [(60, 60), (100, 0)], indirect=["promote"])
+@pytest.mark.parametrize(("promote", "compared"), [(20, 100), (50, 0)], indirect=["promote"])
 def test_questions_that_a_champion_knows_are_left_out(
     promote: Callable[..., PromotionResult], compared: int
 ) -> None:
@@ -210,9 +214,9 @@ def test_questions_that_a_champion_knows_are_left_out(
     assert result.decision is not None and result.decision.promoted == bool(compared)
     if compared:
         assert result.decision.parts[0].questions == compared
-        assert f"{compared} of {QUESTIONS} dev questions, whose contexts" in result.sentence
+        assert f"{compared} of {QUESTIONS} dev questions: those that neither" in result.sentence
     else:
-        assert "only 20 questions are about contexts that neither" in result.sentence
+        assert "only 7 articles can decide, and 8 are needed, 1 more" in result.sentence
         assert result.champion_f1 is None
 
 
@@ -266,6 +270,26 @@ def test_rollback_lasts_until_a_new_model(
     assert promote("better").decision is None
     assert version("champion") == "old"
     assert promote("better", anew=True).decision.promoted  # type: ignore[union-attr]
+
+
+def test_model_below_the_floor_is_no_first_champion(
+    promote: Callable[..., PromotionResult],
+) -> None:
+    """A refused model is not decided on again while nothing has changed."""
+    result = promote("wrong")
+    assert result.decision is not None and not result.decision.promoted
+    assert "does not exceed the floor" in result.sentence
+    assert (version("champion"), promote("wrong").decision) == (None, None)
+    assert promote("old").decision.promoted  # type: ignore[union-attr]
+
+
+def test_champion_of_other_contexts_is_named(
+    promote: Callable[..., PromotionResult], caplog: pytest.LogCaptureFixture
+) -> None:
+    promote("old")
+    promote("better")
+    assert "was trained on none of the contexts of" in caplog.text
+    assert "--data.dataset NAME" in caplog.text
 
 
 def test_model_without_its_alias_is_promoted_again(

@@ -34,8 +34,7 @@ def test_rollback_is_reported_before_pages_are_written(
     with pytest.raises(OSError, match="reports"):
         rollback("planted")
     assert capsys.readouterr().out == (
-        "Version 1 of bidaf-planted is the champion again; "
-        "version 2 is now the previous champion.\n"
+        "Version 1 of bidaf-planted is the champion again, instead of version 2.\n"
     )
 
 
@@ -53,7 +52,9 @@ def test_promotion_by_hand_can_be_rolled_back(
     assert promoted.tags["promotion"].endswith("is now the champion: promoted by hand.")
     assert (root / "reports" / "index.html").is_file()
     rollback("planted")
-    assert (alias(registry.CHAMPION), alias(registry.PREVIOUS)) == ("1", "2")
+    assert (alias(registry.CHAMPION), alias(registry.PREVIOUS)) == ("1", None)
+    restored = registry.find_version(settings().tracking_uri, f"models:/{NAME}@champion")
+    assert restored.tags["promotion"].endswith("is the champion again: rolled back by hand.")
     with pytest.raises(UserError, match=f"{NAME} has no version 3 in MLflow"):
         promote(f"models:/{NAME}/3")
 
