@@ -100,7 +100,7 @@ def test_outages_lose_nothing(
     newest, *_ = client.search_runs([experiment.experiment_id], query)
     assert newest.info.status == "FINISHED"
     logged = client.get_metric_history(newest.info.run_id, "dev/nll")
-    assert len(logged) == TRAINING["epochs"]
+    assert len({point.step for point in logged}) == TRAINING["epochs"]
 
 
 def refusal(two_nodes: Cluster, preparation: str = "pass", **variables: str) -> str:
