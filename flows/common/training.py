@@ -18,13 +18,16 @@ from infra.cluster.allotment import Resources, with_parallel_trainings
 from infra.heartbeat import step
 from infra.settings import settings
 from models.configs.presets import PRESETS
-from models.configs.variant import VariantConfig
+from models.configs.variant import TrainingConfig, VariantConfig
 from tasks import stages
+from tasks.datasets.catalog import FEW_QUESTIONS
 from tasks.tracking import registry, runs
 from tasks.tracking.registry import find_model_files
 from tasks.training.inputs import SplitFolders, TrainingData
 from tasks.training.log_forwarding import forwarding_logs
 from tasks.training.train_variant import remove_checkpoints
+
+LEAST_FOR_ADADELTA = 0.01  # a lower learning rate is one for Adam
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,9 @@ def suited_to(
         splits.data, questions, chosen, has_validation=splits.validation is not None
     )
     changed = [c.with_changes(**changes) if c.name in PRESETS else c for c in configs]
+    for config in changed:
+        if problem := unsuited(config.training, questions):
+            get_run_logger().warning(f"{config.name}: {problem}")
     if changed != list(configs):
         settings_used = ", ".join(f"{name} {value}" for name, value in changes.items())
         get_run_logger().info(
@@ -77,6 +83,22 @@ def suited_to(
             f"{settings_used}; options and the form change that."
         )
     return changed
+
+
+def unsuited(training: TrainingConfig, questions: int) -> str:
+    """Why a training on so many questions would learn little, as a sentence; "" if it would not."""
+    used = f"{training.optimizer} with a learning rate of {training.learning_rate:g}"
+    if training.optimizer == "adadelta" and training.learning_rate < LEAST_FOR_ADADELTA:
+        return (
+            f"{used} learns next to nothing. Set --training.learning-rate to about 0.5, or "
+            "--training.optimizer to adam."
+        )
+    if training.optimizer == "adadelta" and questions < FEW_QUESTIONS:
+        return (
+            f"{used} is meant for 50,000 questions and more, and these are {questions:,}. Leave "
+            "--training.optimizer and --training.learning-rate empty for settings that suit them."
+        )
+    return ""
 
 
 def model_to_start_from(source: str | None) -> Path | None:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ValidationError
 
 from infra.artifacts.locks import lock_file, lock_if_free
-from infra.artifacts.manifest import stages_folder
+from infra.artifacts.manifest import MANIFEST, read_manifest, stages_folder
 from infra.artifacts.remote import ensure_local
 from infra.atomic_files import write_atomically
 from infra.run_logger import logger
@@ -29,6 +29,7 @@ from tasks.evaluation.evaluate import read_groups
 from tasks.evaluation.promotion_rule import Decision
 from tasks.reports.charts import MARKERS, line, plot
 from tasks.reports.html import View, render, write_page
+from tasks.tracking.runs import flatten
 
 REPORT, INDEX = "report.html", "index.html"
 # Where a report and an error page show what is known only when the run ends.
@@ -158,12 +159,45 @@ def _compared(record: RunRecord, earlier: Sequence[RunRecord]) -> View | None:
         known = {variant.name: variant for variant in before.variants}
         if names & known.keys():
             rows = [
-                {"name": now.name, "now": now, "before": old, "gain": _gain(old, now)}
+                {
+                    "name": now.name,
+                    "now": now,
+                    "before": old,
+                    "gain": _gain(old, now),
+                    "changes": ", ".join(_changes(old, now)),
+                }
                 for now in record.variants
                 if (old := known.get(now.name))
             ]
             return {"run": before, "rows": rows}
     return None
+
+
+# What a change of these inputs of a training means to people; their values are digests. Other
+# digests follow from them.
+DIGESTS = {
+    "data.train.ingested": "other training data",
+    "data.validation.ingested": "other validation data",
+    "data.dev.ingested": "other dev data",
+    "data.vectors": "other vectors",
+    "data.bilm": "another language model",
+    "data.start_from": "another model to start from",
+}
+
+
+def _changes(before: VariantScores, now: VariantScores) -> list[str]:
+    """What changed in data, vectors and settings of a variant's training; empty if the earlier
+    training has been removed."""
+    manifests = [stages_folder() / "train" / scores.stage / MANIFEST for scores in (before, now)]
+    if not all(file.is_file() for file in manifests):
+        return []
+    old, new = (flatten(read_manifest(file.parent)["inputs"]) for file in manifests)
+    changed = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
+    return [
+        DIGESTS.get(name) or f"{name.removeprefix('variant.')} {old.get(name)} → {new.get(name)}"
+        for name in changed
+        if name in DIGESTS or not name.startswith("data.")
+    ]
 
 
 def _gain(before: VariantScores, now: VariantScores) -> Gain | None:

@@ -9,7 +9,7 @@ from prefect import flow
 
 from flows.common.parameters import DataParameters
 from flows.common.splits import Splits
-from flows.common.training import first_found, suited_to
+from flows.common.training import first_found, suited_to, unsuited
 from infra.artifacts.stage import Output
 from models.configs.presets import CHAR
 from tests.factories.stages import in_flow
@@ -49,3 +49,20 @@ def test_retry_starts_from_the_same_model() -> None:
     starting(["version 4", "version 5"])
     starting(["version 5"])
     assert found == ["version 4", "version 4", "version 5"]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "learning_rate", "questions", "problem"),
+    [
+        ("adadelta", 0.5, 50_000, ""),
+        ("adadelta", 0.001, 50_000, "learns next to nothing"),
+        ("adadelta", 0.5, 300, "these are 300"),
+        ("adam", 0.001, 300, ""),
+    ],
+)
+def test_settings_that_learn_little_are_named(
+    optimizer: str, learning_rate: float, questions: int, problem: str
+) -> None:
+    changed = CHAR.with_changes(optimizer=optimizer, learning_rate=learning_rate)
+    found = unsuited(changed.training, questions)
+    assert problem in found and bool(found) == bool(problem)

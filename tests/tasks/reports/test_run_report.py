@@ -1,5 +1,6 @@
 """Records of runs, and the pages that are made from them."""
 
+import json
 import re
 import shutil
 from datetime import UTC, datetime
@@ -127,6 +128,20 @@ def test_report_compares_with_the_run_before(reports: Path) -> None:
     assert f'href="../index.html#{row}"' in text
     write_index(reports, {})
     assert f'id="{row}"' in (reports / "made" / "index.html").read_text(encoding="utf-8")
+
+
+def test_report_says_what_changed_since_the_run_before(reports: Path) -> None:
+    for number, rate, digest in ((1, 0.5, "a"), (2, 0.001, "b")):
+        write_answers(f"char-{number}", [1.0])
+        training = {"learning_rate": rate, "epochs": 3}
+        data = {"train": {"ingested": digest, "encoded": digest}, "vectors": "v"}
+        inputs = {"variant": {"training": training}, "data": data}
+        file = stages_folder() / "train" / f"char-{number}" / "manifest.json"
+        file.write_text(json.dumps({"inputs": inputs}), encoding="utf-8")
+    write(reports, run_record(1))
+    text = visible_text(write(reports, run_record(2)))
+    changes = "other training data, training.learning_rate 0.5 → 0.001."
+    assert f"char, changed since then: {changes}" in text
 
 
 @pytest.mark.parametrize("change", ["other questions", "answers removed"])
