@@ -22,7 +22,13 @@ from models.bidaf import BiDAF
 from models.configs.variant import ModelConfig, Window
 from models.modules.layers import MASKED
 from models.sliding_windows import Windows, cut
-from models.span_decoding import Predictions, best_spans, top_spans
+from models.span_decoding import (
+    Predictions,
+    best_spans,
+    span_scores,
+    target_scores,
+    top_spans,
+)
 
 # Context tokens in one prediction batch, including padding, and also question tokens: bounds memory
 # on long texts.
@@ -36,6 +42,9 @@ EVALUATION_PAIRS = 1_024 * EVALUATION_TOKENS
 
 # The longest text that is read at once. `seo2016`, the largest variant, takes 21 kB for a token.
 LONGEST_CONTEXT = 131_072
+
+# The temperatures that are tried: from 1/4 to 4, each 7 % above the one before.
+TEMPERATURES = tuple(2 ** (step / 10) for step in range(-20, 21))
 
 
 def longest_context(config: ModelConfig, window: Window | None) -> float:
@@ -66,6 +75,7 @@ def predict(
     max_answer_tokens: int,
     window: Window | None = None,
     batches: slice = slice(None),
+    temperature: float = 1.0,
 ) -> tuple[Predictions, npt.NDArray[np.float64]]:
     """The best span of each example, in order, and the NLL of its target: (n,), nats, NaN without a
     target.
@@ -76,11 +86,10 @@ def predict(
     """
     spans = np.zeros((2, len(examples)), dtype=np.int64)
     scores = np.zeros((3, len(examples)))  # of the span and of no answer, and the target's NLL
-    model.eval()
     logits = _Logits(model, examples, types, window)
     for rows in islice(logits.batches(), batches.start, batches.stop, batches.step):
         start, end = logits.compute(rows)
-        first, last, score, no_answer = best_spans(start, end, max_answer_tokens)
+        first, last, score, no_answer = best_spans(start, end, max_answer_tokens, temperature)
         spans[:, rows] = torch.stack([first, last]).cpu().numpy() - 1
         targets = [
             target_positions(positions[rows], examples.impossible[rows]).to(start.device)
@@ -99,12 +108,43 @@ def predict_top(
     max_answer_tokens: int,
     count: int,
     window: Window | None = None,
-) -> Predictions:
-    """The `count` likeliest spans of a single example, likeliest first, one row per span; see
+    temperature: float = 1.0,
+) -> list[Predictions]:
+    """For each example its `count` likeliest spans, likeliest first, one row per span; see
     `top_spans`. Long contexts are read as in `predict`."""
-    model.eval()
-    start, end = _Logits(model, examples, types, window).compute(np.array([0]))
-    return top_spans(start[0], end[0], max_answer_tokens, count)
+    logits = _Logits(model, examples, types, window)
+    spans: dict[int, Predictions] = {}
+    for rows in logits.batches():
+        for row, start, end in zip(rows.tolist(), *logits.compute(rows), strict=True):
+            spans[row] = top_spans(start, end, max_answer_tokens, count, temperature)
+    return [spans[row] for row in range(len(examples))]
+
+
+@torch.no_grad()
+def fit_temperature(
+    model: BiDAF,
+    examples: Examples,
+    types: Types,
+    max_answer_tokens: int,
+    window: Window | None = None,
+) -> float:
+    """The one of the `TEMPERATURES` that gives the targets of the examples the highest likelihood
+    (Guo et al., 2017, section 4.2); 1 if there are no targets.
+
+    Targets of more than `max_answer_tokens` tokens are left out: they have no probability.
+    """
+    logits = _Logits(model, examples, types, window)
+    likelihoods = np.zeros(len(TEMPERATURES))
+    for rows in logits.batches():
+        start, end = logits.compute(rows)
+        first, last = (
+            target_positions(positions[rows], examples.impossible[rows]).to(start.device)
+            for positions in (examples.span_start, examples.span_end)
+        )
+        for number, temperature in enumerate(TEMPERATURES):
+            scores = span_scores(start, end, max_answer_tokens, temperature)
+            likelihoods[number] += target_scores(*scores, first, last).nansum().item()
+    return TEMPERATURES[int(likelihoods.argmax())] if likelihoods.any() else 1.0
 
 
 class _Logits:
@@ -113,7 +153,7 @@ class _Logits:
     def __init__(
         self, model: BiDAF, examples: Examples, types: Types, window: Window | None
     ) -> None:
-        self.model = model
+        self.model = model.eval()
         self.windows: Windows | None = None
         self.lengths = examples.context_lengths
         if window is not None and self.lengths.max(initial=0) > window.tokens:

@@ -11,6 +11,9 @@ from torch import Tensor
 
 from models.modules.layers import MASKED
 
+# Spans of masked tokens have scores below this at any temperature.
+ABSENT = MASKED / 100
+
 
 @dataclass(frozen=True)
 class Answers:
@@ -34,7 +37,7 @@ class Predictions:
     @property
     def margin(self) -> npt.NDArray[np.float64]:
         """Log-probability of no answer minus that of the best span: (n,), nats. It equals the
-        difference of the summed logits, because start and end have one normaliser each."""
+        difference of their summed logits, divided by the temperature."""
         return self.no_answer_score - self.span_score
 
     def answers(self, threshold: float) -> Answers:
@@ -54,12 +57,12 @@ def argmax_threshold(allow_no_answer: bool) -> float:
 
 
 def best_spans(
-    start: Tensor, end: Tensor, max_tokens: int
+    start: Tensor, end: Tensor, max_tokens: int, temperature: float = 1.0
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The span that maximises p_start·p_end with start ≤ end < start + max_tokens, in one pass.
+    """The likeliest span with start ≤ end < start + max_tokens, in one pass.
 
     Separate maxima over rows and columns would disagree on ties. Position 0 is the null token
-    and cannot start a span.
+    and cannot start a span. The temperature (see `span_scores`) changes no span.
 
     Args:
         start, end: (B, T) logits; masked ones are far below the rest.
@@ -67,16 +70,17 @@ def best_spans(
         start, end (B,) in batch positions (0, 0 for a context without tokens), log-probabilities of
         that span and of no answer, (B,) each.
     """
-    max_tokens = min(max_tokens, start.shape[1])  # bounds memory
-    scores, no_answer = _span_scores(start, end, max_tokens)
+    scores, no_answer = span_scores(start, end, max_tokens, temperature)
     best, index = scores.flatten(1).max(1)
-    first = index // max_tokens
-    last = first + index % max_tokens
-    absent = best < MASKED / 2  # the context has no tokens
+    first = index // scores.shape[2]
+    last = first + index % scores.shape[2]
+    absent = best < ABSENT
     return first.masked_fill(absent, 0), last.masked_fill(absent, 0), best, no_answer
 
 
-def top_spans(start: Tensor, end: Tensor, max_tokens: int, count: int) -> Predictions:
+def top_spans(
+    start: Tensor, end: Tensor, max_tokens: int, count: int, temperature: float = 1.0
+) -> Predictions:
     """The `count` likeliest spans of one context, likeliest first; fewer if it has fewer spans.
 
     The first is the span of `best_spans`. All spans are distinct, but they may overlap.
@@ -86,25 +90,50 @@ def top_spans(start: Tensor, end: Tensor, max_tokens: int, count: int) -> Predic
     Returns:
         One row per span. The log-probability of no answer is the same in all rows.
     """
-    max_tokens = min(max_tokens, len(start))
-    scores, no_answer = _span_scores(start.unsqueeze(0), end.unsqueeze(0), max_tokens)
+    scores, no_answer = span_scores(start.unsqueeze(0), end.unsqueeze(0), max_tokens, temperature)
     # A stable sort keeps the order of tied spans, of which `best_spans` takes the first.
     ranked, index = scores.flatten().sort(descending=True, stable=True)
-    k = min(count, int((ranked > MASKED / 2).sum()))
-    first = index[:k] // max_tokens - 1
-    columns = (first, first + index[:k] % max_tokens, ranked[:k], no_answer.expand(k))
+    k = min(count, int((ranked > ABSENT).sum()))
+    first = index[:k] // scores.shape[2] - 1
+    columns = (first, first + index[:k] % scores.shape[2], ranked[:k], no_answer.expand(k))
     return Predictions(*(column.cpu().numpy() for column in columns))
 
 
-def _span_scores(start: Tensor, end: Tensor, max_tokens: int) -> tuple[Tensor, Tensor]:
-    """Logits (B, T) -> log(p_start·p_end) of the spans, (B, T, max_tokens), and of no answer, (B,).
+def span_scores(
+    start: Tensor, end: Tensor, max_tokens: int, temperature: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """Logits (B, T) -> log-probabilities of the spans, (B, T, max_tokens), or (B, T, T) if there
+    are fewer tokens, and of no answer, (B,).
 
     Spans are indexed by their first position and their length minus 1. Scores are -inf for spans
     that exceed the batch or start at the null token. No answer is the null token as both start and
     end.
+
+    The probability of a span is proportional to p(start)·p(end), where the softmax of each has this
+    temperature. All allowed spans and no answer have a sum of 1: pairs that are no span, such as an
+    end before its start, get no share.
     """
-    log_start, log_end = torch.log_softmax(start.double(), 1), torch.log_softmax(end.double(), 1)
-    ends = F.pad(log_end, (0, max_tokens - 1), value=-torch.inf).unfold(1, max_tokens, 1)
-    scores = log_start.unsqueeze(2) + ends
+    max_tokens = min(max_tokens, start.shape[1])  # bounds memory
+    start, end = start.double() / temperature, end.double() / temperature
+    ends = F.pad(end, (0, max_tokens - 1), value=-torch.inf).unfold(1, max_tokens, 1)
+    scores = start.unsqueeze(2) + ends
     scores[:, 0] = -torch.inf
-    return scores, log_start[:, 0] + log_end[:, 0]
+    no_answer = start[:, 0] + end[:, 0]
+    total = torch.cat([scores.flatten(1), no_answer.unsqueeze(1)], 1).logsumexp(1)
+    return scores - total[:, None, None], no_answer - total
+
+
+def target_scores(scores: Tensor, no_answer: Tensor, first: Tensor, last: Tensor) -> Tensor:
+    """The log-probability of each example's target, (B,); NaN for a missing target, and for one
+    with more tokens than an answer may have.
+
+    Args:
+        scores, no_answer: those of `span_scores`.
+        first, last: (B,) positions of the target, 0 for no answer, -1 for none.
+    """
+    length = last - first
+    is_span = (first > 0) & (length < scores.shape[2])
+    rows = torch.arange(len(first), device=first.device)[is_span]
+    targets = torch.where(first == 0, no_answer, torch.nan)
+    targets[is_span] = scores[rows, first[is_span], length[is_span]]
+    return targets

@@ -209,13 +209,19 @@ def evaluate(
     )
 
 
-def write_predictions(out_file: Path, split: EvaluationSplit, evaluation: Evaluation) -> None:
+def write_predictions(
+    out_file: Path,
+    split: EvaluationSplit,
+    evaluation: Evaluation,
+    uncalibrated: Evaluation | None = None,
+) -> None:
     """Writes predictions.parquet: one row per question of the split, in its order.
 
     `span_end_char` is one past the last character; `em` is 0 or 1, and `f1` lies in 0..1. Columns
     that begin with `best_` describe the best span, whether or not it is the answer. Scores are
     log-probabilities; the threshold for no answer applies to `no_answer_score` - `best_score`.
-    `no_answer_em` is the exact match of giving no answer, and equals its F1.
+    `no_answer_em` is the exact match of giving no answer, and equals its F1. `uncalibrated_score`
+    is the `score` of the answers before temperature scaling, by default the same.
     """
     predictions = evaluation.predictions
     unanswered = evaluate(split, predictions, -math.inf).questions
@@ -224,6 +230,7 @@ def write_predictions(out_file: Path, split: EvaluationSplit, evaluation: Evalua
         "context_id": pa.array(split.context_of, pa.int32()),
         "group": pa.array(split.group_of, pa.int32()),
         **_answer_columns(evaluation),
+        "uncalibrated_score": pa.array((uncalibrated or evaluation).log_probabilities),
         "no_answer_probability": pa.array(np.exp(predictions.no_answer_score), pa.float64()),
         "no_answer_score": pa.array(predictions.no_answer_score, pa.float64()),
         "no_answer_em": pa.array([question.em for question in unanswered], pa.float32()),

@@ -32,6 +32,7 @@ class TrainedModel:
     # (threshold, F1 of answerable and of unanswerable questions) for other expected shares of these
     operating_points: Sequence[Sequence[float]] = ()
     bilm: Path | None = None  # folder of the language model, for contextual vectors
+    temperature: float = 1.0  # divides the logits, so that probabilities agree with validation
 
 
 def save_model(folder: Path, model: TrainedModel) -> None:
@@ -49,6 +50,7 @@ def save_model(folder: Path, model: TrainedModel) -> None:
         "allow_no_answer": model.allow_no_answer,
         "threshold": model.threshold,
         "operating_points": model.operating_points,
+        "temperature": model.temperature,
     }
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
     for name in (WORDS, "characters.parquet"):

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, TypedDict
@@ -30,7 +31,7 @@ from models.predict import (
     predict_top,
 )
 from models.sliding_windows import cut
-from models.span_decoding import argmax_threshold
+from models.span_decoding import Predictions, argmax_threshold
 from models.token_layers import TokenLayers
 from tasks.embeddings.contextual.frozen_bilm import FrozenBiLM, has_bilm
 from tasks.embeddings.formats.word_vectors import Subwords
@@ -87,6 +88,8 @@ class Predictor:
     """Answers questions about contexts. Answers do not depend on the batch size.
 
     "No answer" is predicted if its log-probability exceeds that of the best span by `threshold`.
+    The temperature divides the logits, so that probabilities agree with how often answers are
+    right.
     """
 
     model: BiDAF
@@ -95,6 +98,7 @@ class Predictor:
     lexicon: Lexicon
     subwords: Subwords | None = None
     bilm: FrozenBiLM | None = None
+    temperature: float = 1.0
 
     @classmethod
     def load(
@@ -121,10 +125,22 @@ class Predictor:
         model = BiDAF(variant.model, vectors, len(lexicon.character_indices) + 2, shape)
         model.load_state_dict(load_file(folder / "weights.safetensors"))
         threshold = _threshold(config, no_answer, expected_no_answer)
-        return cls(model, variant, threshold, lexicon, Subwords.load(folder), bilm)
+        return cls(
+            *(model, variant, threshold, lexicon, Subwords.load(folder), bilm),
+            temperature=config["temperature"],
+        )
 
-    def answer(self, pairs: Sequence[tuple[str, str]]) -> list[AnswerRow]:
-        """Answers to (question, context) pairs, in order.
+    def answer(self, pairs: Sequence[TextPair]) -> list[AnswerRow]:
+        """Answers to (question, context) pairs, in order; see `answer_top`."""
+        return [row for (row,) in self.answer_top(pairs, 1)]
+
+    def answer_top(self, pairs: Sequence[TextPair], count: int) -> list[list[AnswerRow]]:
+        """The `count` likeliest answers to each of the (question, context) pairs, likeliest first;
+        fewer if the context has fewer spans.
+
+        "No answer" comes before the spans that it beats; it is left out if the threshold is
+        infinite. Spans are distinct, but they may overlap. The probabilities of all spans and of no
+        answer have a sum of 1 (see `span_scores`).
 
         A pair whose question or context has no tokens gets a row with an `error`, and so does one
         whose texts are too long for the memory that the model would take. Unpaired surrogates,
@@ -134,15 +150,12 @@ class Predictor:
         tokens = {text: len(tokenize(text)) for text in {text for pair in pairs for text in pair}}
         errors = [self._error(tokens[question], tokens[context]) for question, context in pairs]
         valid = [pair for pair, error in zip(pairs, errors, strict=True) if not error]
-        rows = (row for group in _groups(valid) for row in self._answer_valid(group))
-        return [
-            AnswerRow(
-                answer="", start=-1, end=-1, probability=0.0, no_answer_probability=0.0, error=error
-            )
-            if error
-            else next(rows)
-            for error in errors
-        ]
+        answer_group = self._best_answers if count == 1 else partial(self._top_answers, count=count)
+        answers = (rows for group in _groups(valid) for rows in answer_group(group))
+        unread = AnswerRow(
+            answer="", start=-1, end=-1, probability=0.0, no_answer_probability=0.0, error=""
+        )
+        return [[{**unread, "error": error}] if error else next(answers) for error in errors]
 
     def _error(self, question_tokens: int, context_tokens: int) -> str:
         """Why texts of these lengths can't be answered; "" if they can."""
@@ -168,7 +181,7 @@ class Predictor:
             )
         return ""
 
-    def _answer_valid(self, pairs: Sequence[tuple[str, str]]) -> list[AnswerRow]:
+    def _best_answers(self, pairs: Sequence[TextPair]) -> list[list[AnswerRow]]:
         encoded = self._encode(pairs)
         predictions, _ = predict(
             encoded.model,
@@ -176,10 +189,11 @@ class Predictor:
             encoded.types,
             self.variant.training.max_answer_tokens,
             self.variant.training.window,
+            temperature=self.temperature,
         )
         answers = predictions.answers(self.threshold)
         return [
-            _row(context, spans, int(start), int(end), float(score), float(no_answer))
+            [_row(context, spans, int(start), int(end), float(score), float(no_answer))]
             for (_, context), spans, start, end, score, no_answer in zip(
                 pairs,
                 encoded.context_offsets,
@@ -191,29 +205,27 @@ class Predictor:
             )
         ]
 
-    def top_answers(self, question: str, context: str, count: int) -> list[AnswerRow]:
-        """The `count` likeliest answers to a question, likeliest first; fewer if the context has
-        fewer spans. The first one is the answer of `answer`.
-
-        "No answer" comes before the spans that it beats; it is left out if the threshold is
-        infinite. Spans are distinct, but they may overlap. The probability of a span is
-        p(start)·p(end), and that of no answer is the same product for the null token.
-
-        Raises:
-            UserError: a text has no tokens, or is too long.
-        """
-        if error := self._error(len(tokenize(question)), len(tokenize(context))):
-            raise UserError(error)
-        encoded = self._encode([(question, context)])
-        spans = predict_top(
+    def _top_answers(self, pairs: Sequence[TextPair], count: int) -> list[list[AnswerRow]]:
+        encoded = self._encode(pairs)
+        predictions = predict_top(
             encoded.model,
             encoded.examples,
             encoded.types,
             self.variant.training.max_answer_tokens,
             count,
             self.variant.training.window,
+            self.temperature,
         )
-        offsets, null_score = encoded.context_offsets[0], float(spans.no_answer_score[0])
+        return [
+            self._ranked(context, offsets, spans)[:count]
+            for (_, context), offsets, spans in zip(
+                pairs, encoded.context_offsets, predictions, strict=True
+            )
+        ]
+
+    def _ranked(self, context: str, offsets: Offsets, spans: Predictions) -> list[AnswerRow]:
+        """The spans of a context, with no answer at its place."""
+        null_score = float(spans.no_answer_score[0])
         rows = [
             _row(context, offsets, int(first), int(last), float(score), math.exp(null_score))
             for first, last, score in zip(
@@ -223,7 +235,18 @@ class Predictor:
         if self.threshold < math.inf:
             place = int((spans.margin < self.threshold).sum())
             rows.insert(place, _row(context, offsets, -1, -1, null_score, math.exp(null_score)))
-        return rows[:count]
+        return rows
+
+    def top_answers(self, question: str, context: str, count: int) -> list[AnswerRow]:
+        """The `count` likeliest answers to a question, likeliest first; see `answer_top`.
+
+        Raises:
+            UserError: a text has no tokens, or is too long.
+        """
+        (rows,) = self.answer_top([(question, context)], count)
+        if rows[0]["error"]:
+            raise UserError(rows[0]["error"])
+        return rows
 
     def attention(self, question: str, context: str, around: int = 0) -> TokenAttention:
         """The model's attention weights for a question. Both texts need tokens.

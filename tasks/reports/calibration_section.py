@@ -66,8 +66,12 @@ def _margin(variant: VariantResult) -> FloatArray:
     return np.asarray(variant.answers["no_answer_score"] - variant.answers["best_score"])
 
 
-def _bins(variant: VariantResult) -> list[Bin]:
-    return reliability(np.exp(variant.answers["score"]), variant.answers["em"])
+def _bins(variant: VariantResult, score: str = "score") -> list[Bin]:
+    return reliability(np.exp(variant.answers[score]), variant.answers["em"])
+
+
+def _points(bins: Sequence[Bin]) -> list[tuple[float, float]]:
+    return [(100 * bin_.probability, 100 * bin_.accuracy) for bin_ in bins]
 
 
 def _row(variant: VariantResult, split: EvaluationSplit) -> View:
@@ -76,6 +80,8 @@ def _row(variant: VariantResult, split: EvaluationSplit) -> View:
     scores = scores_by_threshold(variant, split, np.array([threshold])) if has_threshold else {}
     return {
         "ece": expected_calibration_error(_bins(variant)),
+        "ece_before": expected_calibration_error(_bins(variant, "uncalibrated_score")),
+        "temperature": variant.facts["temperature"],
         "threshold": threshold,
         "auc": no_answer_auc(_margin(variant), split.answerable),
         "expected_no_answer": variant.facts["expected_no_answer"],
@@ -90,11 +96,16 @@ def _reliability_chart(variants: Sequence[VariantResult]) -> View:
             number,
             variant.name,
             "exact match",
-            [(100 * bin_.probability, 100 * bin_.accuracy) for bin_ in _bins(variant)],
+            _points(_bins(variant)),
         )
         for number, variant in enumerate(variants)
     ]
-    guides = [guide([(0.0, 0.0), (100.0, 100.0)])]
+    guides = [
+        guide(_points(_bins(variant, "uncalibrated_score")), number)
+        for number, variant in enumerate(variants)
+        if variant.facts["temperature"] != 1
+    ]
+    guides.append(guide([(0.0, 0.0), (100.0, 100.0)]))
     return plot("Calibration", "confidence, %", "exact match, %", lines, guides)
 
 

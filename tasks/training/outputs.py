@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,16 @@ import torch
 
 from infra.artifacts.hard_links import link_to_equal
 from infra.artifacts.manifest import stages_folder
-from models.span_decoding import argmax_threshold
+from models.predict import fit_temperature, predict
+from models.span_decoding import Predictions, argmax_threshold
 from tasks.embeddings.formats.word_vectors import SUBWORDS
 from tasks.evaluation.evaluate import evaluate, load_split, write_predictions
-from tasks.evaluation.metrics import THRESHOLD, no_threshold_reason, share_to_expect
+from tasks.evaluation.metrics import (
+    THRESHOLD,
+    evaluation_metrics,
+    no_threshold_reason,
+    share_to_expect,
+)
 from tasks.inference.model_folder import COMMON_FILES, TrainedModel, save_model
 from tasks.inference.trained_contexts import write_trained_contexts
 from tasks.text.encoded import load_encoded
@@ -24,7 +31,7 @@ from tasks.training.checkpoints import (
     load_predictions,
     load_record,
 )
-from tasks.training.initialization import word_vectors_of
+from tasks.training.initialization import new_model, word_vectors_of
 from tasks.training.ray_trainer import FitResult
 from tasks.training.worker import Job
 
@@ -37,6 +44,7 @@ SCORES = (
     *("dev/nll_within", "dev/em_at_threshold", "dev/f1_at_threshold", "dev/avna_at_threshold"),
     "dev/no_answer_auc",
 )
+CALIBRATED_ECE = "dev/ece_calibrated"  # with the temperature that suits validation
 SPEED = ("examples_per_second", "seconds")  # of all epochs, whichever one is kept
 
 
@@ -53,16 +61,17 @@ def write_outputs(out: Path, job: Job, fitted: FitResult) -> dict[str, Any]:
     encoded = {name: load_encoded(split.encoded) for name, split in job.data.splits.items()}
     allow_no_answer = bool(encoded["train"].impossible.any())
     model = _trained_model(job, averaged_weights(checkpoint), allow_no_answer, best)
+    predictions = load_predictions(checkpoint / PREDICTIONS)
+    model, calibrated = _calibrated(job, model, predictions)
     save_model(out / "model", model)
     for name in COMMON_FILES:
         link_to_equal(out / "model" / name, (stages_folder() / "train").glob(f"*/model/{name}"))
     start = job.data.start_from
     write_trained_contexts(out / "model", job.data.train.ingested, start and start / "model")
     dev = load_split(job.data.dev.ingested)
-    answers = evaluate(
-        dev, load_predictions(checkpoint / PREDICTIONS), argmax_threshold(allow_no_answer)
-    )
-    write_predictions(out / "predictions.parquet", dev, answers)
+    argmax = argmax_threshold(allow_no_answer)
+    before, answers = (evaluate(dev, own, argmax) for own in (predictions, calibrated))
+    write_predictions(out / "predictions.parquet", dev, answers, before)
     for name, value in (("history", record.history), ("config", job.variant.to_dict())):
         (out / f"{name}.json").write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
     return {
@@ -77,7 +86,9 @@ def write_outputs(out: Path, job: Job, fitted: FitResult) -> dict[str, Any]:
         "scores": {
             **{name: kept[name] for name in SCORES if name in kept},
             **{name: record.history[-1][name] for name in SPEED},
+            CALIBRATED_ECE: evaluation_metrics("dev", answers)["dev/ece"],
         },
+        "temperature": model.temperature,
         "threshold": model.threshold,
         "expected_no_answer": share_to_expect(
             job.variant.training.expected_no_answer, encoded["train"]
@@ -114,4 +125,33 @@ def _trained_model(
         threshold=record.history[-1].get(THRESHOLD),
         operating_points=record.operating_points,
         bilm=data.bilm,
+    )
+
+
+def _calibrated(
+    job: Job, model: TrainedModel, predictions: Predictions
+) -> tuple[TrainedModel, Predictions]:
+    """The model with the temperature that suits the validation split best (Guo et al., 2017), and
+    its predictions for dev with the probabilities at this temperature. Without validation, both
+    stay as they are.
+
+    Answers do not change: the temperature divides the thresholds, too.
+    """
+    if job.data.validation is None:
+        return model, predictions
+    reader, _ = new_model(job.variant, job.data)
+    reader.load_state_dict(model.weights)
+    reader.to("cuda" if torch.cuda.is_available() else "cpu")
+    training = job.variant.training
+    reading = job.types(), training.max_answer_tokens, training.window
+    temperature = fit_temperature(reader, job.data.validation.examples(), *reading)
+    scaled, _ = predict(reader, job.data.dev.examples(), *reading, temperature=temperature)
+    calibrated = replace(
+        model,
+        temperature=temperature,
+        threshold=None if model.threshold is None else model.threshold / temperature,
+        operating_points=[[nats / temperature, *f1] for nats, *f1 in model.operating_points],
+    )
+    return calibrated, replace(
+        predictions, span_score=scaled.span_score, no_answer_score=scaled.no_answer_score
     )

@@ -53,7 +53,7 @@ def train_variant(
     """
     from infra.cluster import ray_cluster
     from tasks.training.checkpoints import load_record
-    from tasks.training.outputs import write_outputs
+    from tasks.training.outputs import CALIBRATED_ECE, write_outputs
     from tasks.training.ray_trainer import fit
     from tasks.training.worker import Job
 
@@ -85,6 +85,8 @@ def train_variant(
         facts["run_url"] = client.run_url(uri, run_id)
         _log_files(uri, run_id, out, facts)
         log_kept_epoch(uri, run_id, out, facts["epoch"])
+        calibrated = {CALIBRATED_ECE: facts["scores"][CALIBRATED_ECE]}
+        runs.log_scores(uri, run_id, calibrated, facts["step"])
         facts["model_uri"] = model_logging.log_model(
             uri, run_id, out / "model", f"bidaf-{dataset}", step=facts.pop("step")
         )
@@ -216,7 +218,7 @@ def start_run(
 
 
 def _log_files(uri: str, run_id: str, out: Path, facts: Mapping[str, Any]) -> None:
-    tags = {"ended": str(facts["ended"]), "epoch": str(facts["epoch"])}
+    tags = {name: str(facts[name]) for name in ("ended", "epoch", "temperature")}
     if facts["threshold"] is not None:
         tags["threshold"] = f"{facts['threshold']:.4f}"
     runs.tag(uri, run_id, tags)

@@ -43,6 +43,7 @@ def variant(
     write_json(out / "config.json", config)
     facts = {"run_url": None, "scores": {}, "threshold": None, "no_threshold": None}
     facts |= {"expected_no_answer": None, "parameters": 1000, "trained_on": 100, "mixes": {}}
+    facts["temperature"] = 1.0
     write_json(out / "manifest.json", {"facts": {"variant": name, **facts, **more}})
     return out
 

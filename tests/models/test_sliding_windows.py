@@ -1,5 +1,6 @@
 """Windows over long contexts, compared with plain loops, and models that read them."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -240,10 +241,13 @@ def test_unnormalized_logits_compare_across_windows(name: str) -> None:
             for start in range(logits.shape[1] - 1)
             for end in range(start, min(start + 3, logits.shape[1] - 1))
         ]
+        no_answer = float(normal[:, 0].sum())
+        total = math.log(sum(math.exp(score) for score in (no_answer, *(s for s, *_ in spans))))
+        score, start, end = max(spans)
         assert (actual.span_score[i], actual.span_start[i], actual.span_end[i]) == pytest.approx(
-            max(spans), abs=1e-9
+            (score - total, start, end), abs=1e-9
         )
-        assert actual.no_answer_score[i] == pytest.approx(float(normal[:, 0].sum()), abs=1e-9)
+        assert actual.no_answer_score[i] == pytest.approx(no_answer - total, abs=1e-9)
         start, end = examples.span_start[i] + 1, examples.span_end[i] + 1
         expected.append(-float(normal[0, start] + normal[1, end]))
     assert nlls == pytest.approx(np.array(expected), abs=1e-9)

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from models.modules.layers import MASKED
-from models.span_decoding import Predictions, argmax_threshold, best_spans, top_spans
+from models.span_decoding import (
+    Predictions,
+    argmax_threshold,
+    best_spans,
+    span_scores,
+    target_scores,
+    top_spans,
+)
 
 # Few distinct values, so that ties are common.
 LOGITS = st.lists(
@@ -26,25 +33,24 @@ class Span(NamedTuple):
     score: float
 
 
-def log_probabilities(logits: list[float]) -> list[float]:
-    return torch.log_softmax(torch.tensor(logits, dtype=torch.float64), 0).tolist()
+class Distribution(NamedTuple):
+    """Log-probabilities, which have a total probability of 1."""
+
+    spans: list[Span]
+    no_answer: float
 
 
-def all_spans(row: list[tuple[float, float]], max_tokens: int) -> list[Span]:
-    """All spans of at most `max_tokens` real tokens, so without position 0."""
-    start = log_probabilities([s for s, _ in row])
-    end = log_probabilities([e for _, e in row])
-    return [
-        Span(i, j, start[i] + end[j])
-        for i in range(1, len(row))
-        for j in range(i, len(row))
-        if j - i < max_tokens
-    ]
-
-
-def null_score(row: list[tuple[float, float]]) -> float:
-    starts, ends = zip(*row, strict=True)
-    return log_probabilities(list(starts))[0] + log_probabilities(list(ends))[0]
+def exhaustive(
+    row: list[tuple[float, float]], max_tokens: int, temperature: float = 1.0
+) -> Distribution:
+    """All spans of at most `max_tokens` real tokens, so without position 0, and no answer."""
+    pairs = {(0, 0)} | {
+        (i, j) for i in range(1, len(row)) for j in range(i, len(row)) if j - i < max_tokens
+    }
+    logits = {(i, j): (row[i][0] + row[j][1]) / temperature for i, j in pairs}
+    total = math.log(sum(map(math.exp, logits.values())))
+    no_answer = logits.pop((0, 0)) - total
+    return Distribution([Span(i, j, logits[i, j] - total) for i, j in sorted(logits)], no_answer)
 
 
 def padded(rows: list[list[tuple[float, float]]]) -> tuple[Tensor, Tensor]:
@@ -58,15 +64,16 @@ def padded(rows: list[list[tuple[float, float]]]) -> tuple[Tensor, Tensor]:
 @given(
     rows=st.lists(LOGITS, min_size=1, max_size=4),
     max_tokens=st.integers(1, 12),
+    temperature=st.sampled_from([0.25, 1.0, 4.0]),
 )
 def test_best_spans_match_exhaustive_search(
-    rows: list[list[tuple[float, float]]], max_tokens: int
+    rows: list[list[tuple[float, float]]], max_tokens: int, temperature: float
 ) -> None:
-    actual = best_spans(*padded(rows), max_tokens)
+    actual = best_spans(*padded(rows), max_tokens, temperature)
     for row, first, last, score, no_answer in zip(rows, *map(Tensor.tolist, actual), strict=True):
-        spans = all_spans(row, max_tokens)
+        spans, expected_no_answer = exhaustive(row, max_tokens, temperature)
         best = max(span.score for span in spans)
-        assert no_answer == pytest.approx(null_score(row), abs=1e-9)
+        assert no_answer == pytest.approx(expected_no_answer, abs=1e-9)
         assert score == pytest.approx(best, abs=1e-9)
         # The returned span is one of the allowed ones, and it has the returned score.
         (own,) = [span.score for span in spans if (span.first, span.last) == (first, last)]
@@ -85,13 +92,14 @@ def test_top_spans_match_exhaustive_search(
 ) -> None:
     starts, ends = padded([row, [(0.0, 0.0)] * (len(row) + masked)])
     top = top_spans(starts[0], ends[0], max_tokens, count)
-    scores = {(s.first - 1, s.last - 1): s.score for s in all_spans(row, max_tokens)}
+    all_spans, no_answer = exhaustive(row, max_tokens)
+    scores = {(s.first - 1, s.last - 1): s.score for s in all_spans}
     spans = list(zip(top.span_start.tolist(), top.span_end.tolist(), strict=True))
     assert len(set(spans)) == len(spans) == min(count, len(scores))
     assert top.span_score.tolist() == pytest.approx([scores[span] for span in spans], abs=1e-9)
     expected = sorted(scores.values(), reverse=True)[:count]
     assert top.span_score.tolist() == pytest.approx(expected, abs=1e-9)
-    assert top.no_answer_score.tolist() == pytest.approx([null_score(row)] * len(spans), abs=1e-9)
+    assert top.no_answer_score.tolist() == pytest.approx([no_answer] * len(spans), abs=1e-9)
     best = predicted(row, max_tokens)
     assert spans[0] == (best.span_start[0], best.span_end[0]), "the same one of tied spans"
 
@@ -127,7 +135,7 @@ def test_no_answer_is_predicted_only_if_allowed() -> None:
 
 
 def test_threshold_applies_to_the_logit_difference() -> None:
-    """The margin is 9 + 9 (no answer) minus 1 + 1 (best span); the normalizers cancel out."""
+    """The margin is 9 + 9 (no answer) minus 1 + 1 (best span); the normalizer cancels out."""
     actual = predicted([(9.0, 9.0), (0.0, 0.0), (1.0, 1.0)])
     assert actual.margin == pytest.approx([16])
     assert decode(actual, 15.9)[:2] == (-1, -1)
@@ -154,3 +162,27 @@ def test_empty_context_gets_no_answer(width: int, threshold: float) -> None:
     """The context has only the null token, alone in its batch or beside longer contexts."""
     logits = [(0.3, 0.3), *[(MASKED, MASKED)] * (width - 1)]
     assert decode(predicted(logits, 15), threshold) == (-1, -1, pytest.approx(0.0))
+
+
+@settings(max_examples=100)
+@given(rows=st.lists(LOGITS, min_size=1, max_size=4), temperature=st.floats(0.25, 4))
+def test_temperature_changes_no_answer(
+    rows: list[list[tuple[float, float]]], temperature: float
+) -> None:
+    logits = [logits.round(decimals=1) for logits in padded(rows)]
+    plain, scaled = best_spans(*logits, 5), best_spans(*logits, 5, temperature)
+    margins, scaled_margins = (own[3] - own[2] for own in (plain, scaled))
+    assert (scaled_margins * temperature).tolist() == pytest.approx(margins.tolist(), abs=1e-9)
+    assert (plain[0] == scaled[0]).all() and (plain[1] == scaled[1]).all()
+
+
+def test_targets_have_the_probabilities_of_their_spans() -> None:
+    row = [(0.5, 0.0), (1.0, 0.0), (0.0, 1.5), (0.0, 2.0)]
+    spans, no_answer = exhaustive(row, 2, 2.0)
+    by_place = {(span.first, span.last): span.score for span in spans}
+    targets = [(0, 0), (1, 2), (3, 3), (1, 3), (-1, -1)]  # the last but one is too long
+    first, last = torch.tensor(targets).T
+    scores = span_scores(*padded([row] * len(targets)), 2, 2.0)
+    expected = [no_answer, by_place[1, 2], by_place[3, 3], math.nan, math.nan]
+    actual = target_scores(*scores, first, last).tolist()
+    assert actual == pytest.approx(expected, nan_ok=True)

@@ -154,6 +154,7 @@ def test_predictions_file_has_all_columns_and_rows(tmp_path: Path, split: Evalua
         "score",
         "em",
         "f1",
+        "uncalibrated_score",
         "no_answer_probability",
         "no_answer_score",
         "no_answer_em",

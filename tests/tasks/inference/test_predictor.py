@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -190,6 +191,41 @@ def test_top_answers_contain_no_answer_at_its_place(
     margin = math.log(null["probability"]) - math.log(spans[0]["probability"])
     stricter = replace(abstainer, threshold=margin)
     assert stricter.top_answers(question, context, 2) == [null, spans[0]]
+
+
+def test_temperature_changes_probabilities_only(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    (tmp_path / "model" / "config.json").write_text(json.dumps({**config, "temperature": 2.0}))
+    sharp, soft = Predictor.load(folder), Predictor.load(tmp_path / "model")
+    for top in (1, 5):
+        pairs = [*COMMON, *STRANGE.values()]
+        answers = [
+            [[row["answer"] for row in rows] for rows in model.answer_top(pairs, top)]
+            for model in (sharp, soft)
+        ]
+        assert answers[0] == answers[1]
+    (before, *_), (after, *_) = sharp.answer_top(COMMON, 1)[0], soft.answer_top(COMMON, 1)[0]
+    assert after["probability"] < before["probability"]
+
+
+def test_predictor_travels_to_other_processes(predictor: Predictor) -> None:
+    """The nodes of a cluster get it as bytes."""
+    assert pickle.loads(pickle.dumps(predictor)).answer(COMMON) == predictor.answer(COMMON)
+
+
+def test_batched_top_answers_equal_single_ones(predictor: Predictor, abstainer: Predictor) -> None:
+    pairs = [*COMMON, ("", "No question."), *STRANGE.values(), LONG]
+    for model in (predictor, abstainer):
+        for (question, context), rows in zip(pairs, model.answer_top(pairs, 3), strict=True):
+            if question:
+                single = model.top_answers(question, context, 3)
+                assert len(rows) == len(single)
+                assert all(map(same_answers, rows, single))
+            else:
+                assert [row["error"] for row in rows] == [
+                    "The question is empty. Provide some text."
+                ]
 
 
 def test_top_answers_of_long_texts_come_from_windows(predictor: Predictor) -> None:

@@ -25,13 +25,18 @@ def split(tmp_path: Path) -> EvaluationSplit:
     return load_split(write_split(tmp_path))
 
 
-def result_of(folder: Path, split: EvaluationSplit, threshold: float | None) -> VariantResult:
+def result_of(
+    folder: Path, split: EvaluationSplit, threshold: float | None, temperature: float = 1.0
+) -> VariantResult:
     """A model that is correct at the threshold -1.5, except on the last question."""
     start, end = np.array(SPANS).T
     predictions = Predictions(start, end, np.full(4, -0.5), MARGINS - 0.5)
-    write_predictions(folder / "predictions.parquet", split, evaluate(split, predictions))
+    sharper = Predictions(start, end, np.full(4, -0.1), MARGINS - 0.1)
+    evaluations = [evaluate(split, own) for own in (predictions, sharper)]
+    write_predictions(folder / "predictions.parquet", split, *evaluations)
     table = pq.read_table(folder / "predictions.parquet")
     facts = {"threshold": threshold, "no_threshold": None, "expected_no_answer": None}
+    facts |= {"temperature": temperature}
     answers = {name: table[name].to_numpy() for name in table.column_names}
     return VariantResult("made", folder, facts, config={}, history=[], answers=answers)
 
@@ -73,6 +78,16 @@ def test_section_has_threshold_rows_and_charts(tmp_path: Path, split: Evaluation
     assert max(y for _, y in em["lines"][0]["points"]) == 75
     (diagonal,) = calibration["guides"]
     assert diagonal["points"] == [(0, 0), (100, 100)]
+
+
+def test_section_shows_calibration_before_scaling(tmp_path: Path, split: EvaluationSplit) -> None:
+    view = calibration_view([result_of(tmp_path, split, None, 4.0)], split)
+    (row,) = view["rows"]
+    # Three answers of 61 % and no answer of e**1.5; three exact matches of four.
+    assert row["ece"] != row["ece_before"] and row["temperature"] == 4
+    before, diagonal = view["charts"][0]["guides"]
+    assert before["variant"] == 0 and diagonal["variant"] is None
+    assert before["points"] != view["charts"][0]["lines"][0]["points"]
 
 
 def test_page_shows_both_scores_or_the_reason(tmp_path: Path, split: EvaluationSplit) -> None:
