@@ -80,6 +80,24 @@ def test_measures_answering_latency_and_throughput(
     assert result["model"] == {"name": "baseline", "hidden_size": 8}
 
 
+def test_measures_calibration_and_uncertain_answers(
+    folder: Path, race_result: dict[str, Any]
+) -> None:
+    stages, out = folder / "root" / "stages", folder / "calibration.json"
+    (model,) = (stages / "train").glob("[!.]*/model")
+    dev = next((stages / "split").glob("[!.]*/"))
+    flags = ("--uncertain", "20", "--out", out, "--diagram", folder / "calibration.png")
+    run_benchmark(folder / "root", "calibration", model, dev, "--validation", dev, *flags)
+    result = json.loads(out.read_text(encoding="utf-8"))
+    assert result["split"] == result["validation"]
+    measured = result["split"]
+    assert result["temperature"] == 1 and measured["ece"]["before"] == measured["ece"]["after"]
+    assert measured["wrong"]["all"] == pytest.approx(100 - measured["em"])
+    assert measured["em"] >= measured["first_annotator"]["em"]
+    assert 0 <= measured["wrong"]["20"] <= 100
+    assert (folder / "calibration.png").stat().st_size > 1000
+
+
 def test_measures_steps_against_the_references(folder: Path) -> None:
     out = folder / "step.json"
     run_benchmark(
