@@ -31,6 +31,7 @@ COMMANDS = (
     "ingest",
     "check",
     "evaluate",
+    "predict",
     "compare",
     "embeddings train",
     "embeddings evaluate",

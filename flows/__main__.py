@@ -26,6 +26,7 @@ COMMANDS = {
         "train": ("flows.train:command", "Train variants without a promotion."),
         "compare": ("flows.compare_variants:command", "Compare variants over several seeds."),
         "evaluate": ("flows.evaluate_model:command", "Evaluate a trained model on more data."),
+        "predict": ("flows.predict:command", "Answer the questions of files."),
         "check": ("flows.check:command", "Check a dataset without training on it."),
         "ingest": ("flows.ingest:command", "Convert a dataset to Parquet, split into parts."),
     },

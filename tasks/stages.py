@@ -12,6 +12,7 @@ from tasks.embeddings.evaluation.evaluate_contextual import evaluate_bilm
 from tasks.embeddings.formats.select import vectors_for_splits
 from tasks.embeddings.training import corpus, train
 from tasks.embeddings.training.encode_corpus import encode_corpus
+from tasks.inference.answer_files import answer_files
 from tasks.inference.score_model import score_registered
 from tasks.reports import (
     comparison,
@@ -60,6 +61,7 @@ score_stage = Stage(
     "score",
     label=lambda inputs: trained_variant(settings().tracking_uri, inputs["model_id"]),
 )
+answer_stage = Stage(answer_files, "answer", label=lambda inputs: inputs["name"])
 compare_stage = Stage(comparison.compare, "compare")
 check_stage = Stage(data_report.write_data_report, "check")
 report_stage = Stage(training_report.report_variants, "report")

@@ -46,8 +46,8 @@ from tasks.data.json_stream import Document, RawValue, array_items
 from tasks.data.row_order import article_order, in_order
 from tasks.data.schema import Article, FlatQuestion, InvalidQuestion, Paragraph, Question
 
-REQUIRED = ("id", "context", "question", "answers")
-OPTIONAL = ("title", "is_impossible")
+REQUIRED = ("id", "context", "question")
+OPTIONAL = ("answers", "title", "is_impossible")  # without answers, each question is invalid
 
 SHARD_BYTES = 1 << 20
 

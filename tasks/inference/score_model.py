@@ -42,18 +42,9 @@ def score_registered(
         UserError: the model is incompatible with this version of the code, or has no such
             threshold.
     """
-    from tasks.inference.predictor import INCOMPATIBLE, Predictor
-
     folder = out / "model"
     registry.download(settings().tracking_uri, model_id, folder)
-    try:
-        predictor = Predictor.load(folder, no_answer, expected_no_answer)
-    except INCOMPATIBLE as error:
-        raise UserError(
-            f"Registered model {model_id} is incompatible with this version of the code "
-            f"({error}). Choose another version. If it is the champion, set the alias `champion` "
-            "to another version, or delete the alias."
-        ) from error
+    predictor = load_predictor(folder, model_id, no_answer, expected_no_answer)
     questions = load_split(split)
     answers, scores, unread = answer_split(predictor, questions)
     columns: dict[str, Any] = {
@@ -69,6 +60,27 @@ def score_registered(
     mean = mean_scores(scores)
     facts = {"model_id": model_id, "em": mean.em, "f1": mean.f1, "questions": len(scores)}
     return {**facts, "unread": unread}
+
+
+def load_predictor(
+    folder: Path, name: str, no_answer: NoAnswer, expected_no_answer: float | None
+) -> "Predictor":
+    """The model of a folder, which messages call `name`; for the others see `Predictor.load`.
+
+    Raises:
+        UserError: the model is incompatible with this version of the code, or has no such
+            threshold.
+    """
+    from tasks.inference.predictor import INCOMPATIBLE, Predictor
+
+    try:
+        return Predictor.load(folder, no_answer, expected_no_answer)
+    except INCOMPATIBLE as error:
+        raise UserError(
+            f"The model {name} is incompatible with this version of the code ({error}). Choose "
+            "another version. If it is the champion, set the alias `champion` to another version, "
+            "or delete the alias."
+        ) from error
 
 
 def answer_split(

@@ -335,7 +335,9 @@ def _ended_trainings(
     resumable = {run.stage for run in runs}
     ray = settings().root.resolve() / "ray"
     for folder in sorted({*ray.glob("*/"), *(ray / name for name in shared_folders("ray"))}):
-        finals = [stages_folder() / stage / folder.name for stage in CHECKPOINTED_STAGES]
+        finals = [
+            stages_folder() / stage / folder.name for stage in (*CHECKPOINTED_STAGES, "answer")
+        ]
         ended = [final for final in finals if f"{final.parent.name}/{final.name}" in stages]
         building = [f for f in finals if f.with_name(f"{BUILDING}{f.name}").exists()]
         if ended or folder.name not in resumable:

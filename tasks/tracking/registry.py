@@ -62,7 +62,7 @@ def get_version(uri: str, model_uri: str, run_id: str) -> RegisteredVersion:
 
 def find_version(uri: str, model_uri: str) -> RegisteredVersion:
     """The version that a user names as `models:/<name>/<version>` or `models:/<name>@<alias>`, or
-    without `models:/`.
+    without `models:/`. The name may also be that of the dataset: `tickets@champion`.
 
     Raises:
         UserError: the URI is invalid, there is no such version, or the server does not respond.
@@ -75,7 +75,7 @@ def find_version(uri: str, model_uri: str) -> RegisteredVersion:
         )
     require_server(uri)  # MLflow's own retries take minutes
     name, version, alias = match.groups()
-    model = _lookup(uri, name, version=version, alias=alias)
+    model = _lookup(uri, name, version, alias) or _lookup(uri, f"bidaf-{name}", version, alias)
     if model is None:
         missing = (
             f"{name} has no version {version}"

@@ -46,6 +46,7 @@ STAGES = (
     "check",
 )
 NOT_KILLED = {
+    "answer",
     "compare",
     "compute-layers",
     "copy-language-model",

@@ -1,11 +1,13 @@
-"""Data steps on a Ray cluster of two nodes: the same files, facts and errors as in one process."""
+"""Data steps and answers on a Ray cluster of two nodes, which equal those of one process."""
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import ray
 from ray.cluster_utils import Cluster
@@ -20,10 +22,14 @@ from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import PACKAGED
 from tasks.embeddings.training import corpus
 from tasks.embeddings.training.corpus_files import TextFile
+from tasks.inference import answer_files
+from tasks.inference.predictor import Predictor
 from tasks.text import split_texts
 from tasks.text.build_vocabulary import VocabularyConfig, build_vocabulary
 from tasks.text.encode import encode_split
 from tasks.text.split_texts import wanted_words
+from tests.factories.answers import same_answers
+from tests.factories.logged_models import CONTEXT, save_untrained_model
 
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("small_shards")]
 
@@ -137,3 +143,22 @@ def test_files_and_facts_are_those_of_one_process(
         assert data_steps(tmp_path, file) == expected
     read = [share for share in shares if share]
     assert len(read) > 10 and read == sorted(read) and read[-1] == 1
+
+
+def test_nodes_answer_the_questions_of_a_file(
+    two_nodes: None, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answer_files, "PART_QUESTIONS", 7)
+    save_untrained_model(tmp_path).rename(tmp_path / "model")
+    pairs = [(f"Where is mill {number}?", CONTEXT) for number in range(60)]
+    lines = [
+        json.dumps({"id": number, "question": question, "context": context})
+        for number, (question, context) in enumerate(pairs)
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "out").mkdir()
+    answer_files.answer_files(tmp_path / "out", [tmp_path / "a.jsonl"], tmp_path, "made", "1")
+    rows = pq.read_table(tmp_path / "out" / "answers.parquet").to_pylist()
+    assert [row["question"] for row in rows] == [question for question, _ in pairs]
+    expected = Predictor.load(tmp_path / "model").answer(pairs)
+    assert all(map(same_answers, rows, expected))

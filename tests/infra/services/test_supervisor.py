@@ -156,6 +156,7 @@ def test_deployments_are_described_and_scheduled(services: Services) -> None:
         "train-embeddings",
         "evaluate-embeddings",
         "evaluate-model",
+        "predict",
         "train",
         "compare-variants",
         "retrain",
