@@ -9,7 +9,7 @@ from pydantic import Field
 
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show
-from flows.common.data_files import find_evaluation_files
+from flows.common.data_files import resolve
 from flows.common.failures import STATE_HOOKS, report_user_errors
 from flows.common.parameters import DataParameters, NonEmpty
 from infra.files import user_path
@@ -30,8 +30,8 @@ def predict(
         Field(
             min_length=1,
             description="Questions with contexts, in the formats of ingestion; answers are not "
-            "needed. Files, directories, globs, zip archives, URLs or known datasets. Of train and "
-            "dev files, only the dev files are answered.",
+            "needed. Files, directories, globs, zip archives, URLs, or known datasets, of which "
+            "the dev questions are answered.",
         ),
     ],
     model: Annotated[
@@ -86,7 +86,7 @@ def predict(
     """
     folder, name, version = _find_model(model)
     answered = answer_stage(
-        [file for spec in files for file in find_evaluation_files(DataParameters(dataset=spec))],
+        [file for spec in files for file in resolve(spec, "dev", DataParameters().seed)],
         *(folder, name, version, top, no_answer, expected_no_answer),
     )
     remove_checkpoints(answered.folder)
