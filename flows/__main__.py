@@ -32,6 +32,7 @@ COMMANDS = {
     },
     RESULTS: {
         "ask": ("flows.commands.ask:ask", "Ask the champion a question about a text."),
+        "serve": ("flows.commands.serve:serve", "Answer over HTTP and on a page."),
         "diff": ("flows.commands.diff:diff", "Compare the answers of two runs."),
         "lineage": ("flows.commands.show_lineage:lineage", "Show what a run was made from."),
         "promote": ("flows.commands.maintenance:promote", "Make a version the champion."),

@@ -1,0 +1,1 @@
+"""Serving: answers over HTTP and on a page."""

@@ -1,0 +1,129 @@
+"""What each request passes before a door reads it: who sends it, from which page, and how much."""
+
+import asyncio
+import hmac
+import logging
+import time
+from ipaddress import ip_address
+
+from starlette.datastructures import URL, Headers
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tasks.serving.metrics import LATENCY, REQUESTS
+
+LONGEST_BODY = 4 * 2**20  # bytes
+BODY_SECONDS = 20.0  # until the body has arrived
+# The page has no data of its own; load balancers and Prometheus have no token.
+OPEN = ("/", "/page.css", "/page.js", "/ping", "/health", "/version", "/metrics")
+OPEN_PROBES = ("/v2/health/live", "/v2/health/ready")
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+}
+
+access_log = logging.getLogger("bidaflow.access")
+
+
+def is_loopback(host: str | None) -> bool:
+    """Whether a host name or address always is that of this machine."""
+    try:
+        return host == "localhost" or ip_address(host or "").is_loopback
+    except ValueError:
+        return False
+
+
+class Guard:
+    """An ASGI app that answers as the wrapped one, but refuses requests that may not be made,
+    counts all, and logs each in a line without any text of the request.
+
+    Without a token, the header Host must name this machine, so that a page of another site whose
+    name leads here (DNS rebinding) gets nothing. With one, such a page lacks the token.
+    """
+
+    def __init__(self, app: ASGIApp, token: str | None) -> None:
+        self.app, self.token = app, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        start, status = time.perf_counter(), 500
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                extra = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message["headers"] = [*message["headers"], *extra]
+            await send(message)
+
+        try:
+            self._check(scope, Headers(scope=scope))
+            body = iter([await _read_body(receive)])
+        except HTTPException as refusal:
+            # What is left of the body is not read, so the connection can't be used again.
+            headers = {"connection": "close", **(refusal.headers or {})}
+            response = JSONResponse({"error": refusal.detail}, refusal.status_code, headers)
+            await response(scope, receive, send_with_headers)
+        else:
+
+            async def receive_again() -> Message:
+                return next(body, None) or await receive()
+
+            await self.app(scope, receive_again, send_with_headers)
+        finally:
+            seconds = time.perf_counter() - start
+            door = getattr(scope.get("route"), "path", "none")  # a path may contain texts
+            REQUESTS.labels(door, status).inc()
+            LATENCY.labels(door).observe(seconds)
+            client, method = (scope.get("client") or "-")[0], scope["method"]
+            access_log.info("%s %s %s %d %.1f ms", client, method, door, status, 1000 * seconds)
+
+    def _check(self, scope: Scope, headers: Headers) -> None:
+        """Raises HTTPException if the sender, or this kind of request, is not allowed."""
+        host, method, path = headers.get("host", ""), scope["method"], scope["path"]
+        if self.token is None and not is_loopback(URL(f"http://{host}").hostname):
+            raise HTTPException(400, "The header Host must name this machine, such as localhost.")
+        if headers.get("origin", f"://{host}").partition("://")[2] != host:
+            raise HTTPException(403, "Pages of other sites may not use this server.")
+        is_open = path in OPEN_PROBES or (method == "GET" and path in OPEN)
+        if self.token is not None and not is_open:
+            given = headers.get("authorization", "").encode()
+            if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
+                raise HTTPException(
+                    401,
+                    "This server needs its token, in the header Authorization: Bearer TOKEN.",
+                    {"www-authenticate": "Bearer"},
+                )
+        media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if method == "POST" and media_type != "application/json":
+            raise HTTPException(415, "The header Content-Type must be application/json.")
+        if len(length := headers.get("content-length", "0")) > 15 or int(length) > LONGEST_BODY:
+            raise _too_large()
+
+
+async def _read_body(receive: Receive) -> Message:
+    """The whole body; raises HTTPException if it is too large or too slow."""
+    body, complete = b"", False
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while not complete:
+                message = await receive()
+                body += message.get("body", b"")
+                complete = not message.get("more_body", False)
+                if len(body) > LONGEST_BODY:
+                    raise _too_large()
+    except TimeoutError as error:
+        raise HTTPException(408, "The request did not arrive in time.") from error
+    return {"type": "http.request", "body": body, "more_body": False}
+
+
+def _too_large() -> HTTPException:
+    limit = f"{LONGEST_BODY // 2**20} MiB"
+    return HTTPException(413, f"The request has more than {limit}. Send less in one request.")

@@ -1,0 +1,76 @@
+"""The metrics of a server, for Prometheus: those of all its processes together.
+
+The variable PROMETHEUS_MULTIPROC_DIR, which prometheus-client reads when it is imported, names the
+folder in which the processes keep them.
+"""
+
+import os
+from collections.abc import Sequence
+
+from prometheus_client import (
+    REGISTRY,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Summary,
+    generate_latest,
+)
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from tasks.inference.predictor import AnswerRow, TextPair
+from tasks.serving.served_model import ServedModel
+
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+SECONDS = (0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+VERSION = ["version"]
+
+REQUESTS = Counter("bidaflow_requests", "Requests by door and status.", ["door", "status"])
+LATENCY = Histogram("bidaflow_request_seconds", "Time to reply.", ["door"], buckets=SECONDS)
+BATCH = Histogram("bidaflow_batch_questions", "Questions answered together.", buckets=SIZES)
+QUEUE = Gauge(
+    "bidaflow_queue_requests", "Requests waiting or being answered.", multiprocess_mode="livesum"
+)
+REPLICAS = Gauge(
+    "bidaflow_replicas",
+    "Replicas that answer with a version.",
+    VERSION,
+    multiprocess_mode="livesum",
+)
+FOLLOWS = Gauge(  # set by one process; the others leave it at 0
+    "bidaflow_follows_champion",
+    "0 if MLflow is away, or the champion can't be loaded: the last version goes on.",
+    multiprocess_mode="livemax",
+)
+ANSWERS = Counter("bidaflow_answers", "Questions answered.", VERSION)
+NO_ANSWERS = Counter("bidaflow_no_answers", "Those without an answer in the context.", VERSION)
+PROBABILITY = Summary("bidaflow_answer_probability", "Probability of the answers.", VERSION)
+LENGTH = Summary("bidaflow_context_characters", "Length of the contexts.", VERSION)
+WORDS = Counter("bidaflow_words", "Words of the questions and contexts.", VERSION)
+OOV_WORDS = Counter("bidaflow_oov_words", "Those that the vocabulary lacks.", VERSION)
+
+
+def count_answers(
+    model: ServedModel, pairs: Sequence[TextPair], answers: Sequence[Sequence[AnswerRow]]
+) -> None:
+    """Count what tells whether texts and answers are like those of the training."""
+    version = model.version
+    for (_, context), (row, *_) in zip(pairs, answers, strict=True):
+        if not row["error"]:
+            ANSWERS.labels(version).inc()
+            NO_ANSWERS.labels(version).inc(not row["answer"])
+            PROBABILITY.labels(version).observe(row["probability"])
+            LENGTH.labels(version).observe(len(context))
+    words, oov = model.count_words(pairs)
+    WORDS.labels(version).inc(words)
+    OOV_WORDS.labels(version).inc(oov)
+
+
+def report() -> bytes:
+    """All metrics in Prometheus' text format."""
+    if FOLDER not in os.environ:
+        return generate_latest(REGISTRY)
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return generate_latest(registry)
