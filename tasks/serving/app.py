@@ -62,7 +62,8 @@ async def _invalid(request: Request, error: Any) -> JSONResponse:
 
 
 async def _refused(request: Request, error: Any) -> JSONResponse:
-    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+    sentence = f"{error.detail.rstrip('.')}."
+    return JSONResponse({"error": sentence}, error.status_code, error.headers)
 
 
 async def _busy(request: Request, error: Exception) -> JSONResponse:

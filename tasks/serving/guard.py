@@ -3,10 +3,11 @@
 import asyncio
 import hmac
 import logging
+import re
 import time
 from ipaddress import ip_address
 
-from starlette.datastructures import URL, Headers
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -30,10 +31,10 @@ HEADERS = {
 access_log = logging.getLogger("bidaflow.access")
 
 
-def is_loopback(host: str | None) -> bool:
+def is_loopback(host: str) -> bool:
     """Whether a host name or address always is that of this machine."""
     try:
-        return host == "localhost" or ip_address(host or "").is_loopback
+        return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
 
@@ -88,7 +89,7 @@ class Guard:
     def _check(self, scope: Scope, headers: Headers) -> None:
         """Raises HTTPException if the sender, or this kind of request, is not allowed."""
         host, method, path = headers.get("host", ""), scope["method"], scope["path"]
-        if self.token is None and not is_loopback(URL(f"http://{host}").hostname):
+        if self.token is None and not is_loopback(re.sub(r":\d+$", "", host).strip("[]")):
             raise HTTPException(400, "The header Host must name this machine, such as localhost.")
         if headers.get("origin", f"://{host}").partition("://")[2] != host:
             raise HTTPException(403, "Pages of other sites may not use this server.")

@@ -37,11 +37,11 @@ def run_server(
         UserError: there is no champion, or it can't be loaded, MLflow does not respond, or the port
             is taken.
     """
-    _log()
     champion, stop = ChampionFolder(folder, settings().tracking_uri, name), threading.Event()
     with _listening(*address) as listener:
         champion.update()
         FOLLOWS.set(1)
+        _log()
         threads = max(1, torch.get_num_threads() // replicas)
         supervisor = Multiprocess(
             Config(

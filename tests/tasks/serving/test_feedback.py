@@ -1,0 +1,91 @@
+"""Corrected answers: what is kept, and what is refused."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from tasks.data.readers import read_articles
+from tasks.serving import feedback
+from tasks.serving.feedback import FeedbackFile
+from tests.factories.serving import OTHER_TEXT, QUESTION, client, serve_untrained
+
+CONTEXT = OTHER_TEXT["context"]
+CORRECTION = {**OTHER_TEXT, "answer": "by the quay", "right": False, "version": "1"}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> TestClient:
+    (tmp_path / "kept").mkdir()
+    return client(serve_untrained(tmp_path / "versions"), feedback=tmp_path / "kept")
+
+
+def test_feedback_is_data_to_train_on(server: TestClient, tmp_path: Path) -> None:
+    for body in (CORRECTION, {**QUESTION, "answer": "", "right": True}):
+        assert server.post("/feedback", json=body).status_code == 201
+    file = tmp_path / "kept" / "feedback.jsonl"
+    rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    assert [row["right"] for row in rows] == [False, True]
+    assert rows[0]["version"] == "1" and rows[0]["time"].endswith("+00:00")
+    first, second = [paragraph for a in read_articles(file) for paragraph in a.paragraphs]
+    (question,) = first.qas
+    assert first.context == CONTEXT
+    (answer,) = question.answers
+    assert CONTEXT[answer.answer_start :].startswith(answer.text) and answer.text == "by the quay"
+    assert not second.qas[0].answers
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"answer": "by the mill"}, "The answer is not in the context."),
+        ({"answer": "🏮"}, "The answer is several times in the context."),
+        ({"start": 3}, "The answer is not at `start` of the context."),
+        ({"start": -10}, "The answer is not at `start` of the context."),
+    ],
+)
+def test_answers_that_the_context_lacks_are_refused(
+    change: dict[str, Any], sentence: str, server: TestClient, tmp_path: Path
+) -> None:
+    response = server.post("/feedback", json=CORRECTION | change)
+    assert response.status_code == 422
+    assert response.json()["error"].startswith(sentence)
+    assert not (tmp_path / "kept" / "feedback.jsonl").exists()
+
+
+def test_repeated_answer_is_kept_with_its_position(server: TestClient, tmp_path: Path) -> None:
+    last = len(CONTEXT) - 1
+    body = CORRECTION | {"answer": "🏮", "start": last}
+    assert server.post("/feedback", json=body).status_code == 201
+    row = json.loads((tmp_path / "kept" / "feedback.jsonl").read_text("utf-8"))
+    assert row["answers"] == {"text": ["🏮"], "answer_start": [last]}
+
+
+def test_file_is_bounded(
+    server: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feedback, "LARGEST_FILE", 700)
+    statuses = [server.post("/feedback", json=CORRECTION).status_code for _ in range(4)]
+    assert statuses[0] == 201 and statuses[-1] == 507
+    assert (tmp_path / "kept" / "feedback.jsonl").stat().st_size <= 700
+
+
+def test_server_without_a_folder_keeps_nothing(tmp_path: Path) -> None:
+    server = client(serve_untrained(tmp_path / "versions"))
+    assert server.get("/feedback").json() == {"keeps": False}
+    assert server.post("/feedback", json=CORRECTION).status_code == 404
+
+
+def test_lines_of_several_writers_do_not_mix(tmp_path: Path) -> None:
+    text = "word " * 20_000  # more than a pipe takes at once
+
+    def append(number: int) -> None:
+        FeedbackFile(tmp_path).append(str(number), text, "", -1)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(append, range(64)))
+    lines = (tmp_path / "feedback.jsonl").read_text("utf-8").splitlines()
+    assert {int(json.loads(line)["question"]) for line in lines} == set(range(64))
