@@ -74,6 +74,7 @@ def new_secrets() -> Mapping[str, str]:
         "mlflow_password": token_hex(24),
         "mlflow_session_key": token_hex(32),
         "auth_token": token_hex(32),  # the key that KubeRay reads Ray's token from
+        "serve_token": token_hex(32),
         "s3_key": key,
         "s3_secret": secret,
         "s3_users.json": S3_USERS.format(key=key, secret=secret),

@@ -58,7 +58,7 @@ def test_secrets_come_from_files() -> None:
 
 def test_ports_are_open_to_this_machine_only() -> None:
     ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
-    assert len(ports) == 4
+    assert len(ports) == 5
     assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
 
 

@@ -24,11 +24,11 @@ from tests.factories.manifests import (
     strict_validator,
 )
 
-PORTS = {"postgresql": 5432, "prefect": 4200, "mlflow": 5000, "ray-head": 8265}
+PORTS = {"postgresql": 5432, "prefect": 4200, "mlflow": 5000, "ray-head": 8265, "serve": 8000}
 NEEDED = {
     *(("prefect", "postgresql", 5432), ("mlflow", "postgresql", 5432)),
     *((client, "prefect", 4200) for client in ("prefect-worker", "flow", "ray-head")),
-    *((client, "mlflow", 5000) for client in ("flow", "ray-head", "ray-worker")),
+    *((client, "mlflow", 5000) for client in ("flow", "ray-head", "ray-worker", "serve")),
     ("submitter", "ray-head", 8265),
 }
 """The connections between pods, apart from those of Ray's nodes."""
@@ -102,7 +102,8 @@ def test_secrets_are_references_to_existing_keys(manifests: list[Manifest]) -> N
     used = set(
         re.findall(r'"key": "(\w+)", "name": "bidaflow"', json.dumps(manifests, sort_keys=True))
     )
-    assert used | {"mlflow_users.ini", "auth_token", "s3_users.json"} == new_secrets().keys()
+    others = {"mlflow_users.ini", "auth_token", "s3_users.json", "serve_token"}
+    assert used | others == new_secrets().keys()
     for name, container in containers(manifests):
         for variable in container.get("env", []):
             secret = re.search(
@@ -138,7 +139,7 @@ def test_what_is_written_goes_to_volumes(manifests: list[Manifest]) -> None:
     for name, container in ours:
         places = {mount["mountPath"] for mount in container["volumeMounts"]}
         assert "/tmp" in places, name
-        writes = name in ("flow", "ray-head", "ray-worker", "prefect", "prefect-worker")
+        writes = name in ("flow", "ray-head", "ray-worker", "prefect", "prefect-worker", "serve")
         assert writes == ("/var/lib/bidaflow" in places), name
     roots = [v["value"] for _, c in ours for v in c.get("env", []) if v["name"] == "BIDAFLOW_ROOT"]
     assert set(roots) == {"/var/lib/bidaflow"}
@@ -187,7 +188,7 @@ def test_names_lead_to_services(manifests: list[Manifest], pods: dict[str, Manif
     cluster = named(manifests, "RayCluster", "ray")["metadata"]["name"]
     known = {*services, f"{cluster}-head-svc"}
     hosts = re.findall(r"(?:https?://|=|\")([a-z][a-z-]*):\d{4}", json.dumps(manifests))
-    assert set(hosts) - {"localhost"} == known - {"postgresql"}
+    assert set(hosts) - {"localhost"} == known - {"postgresql", "serve"}
     backends = re.findall(
         r'"service": {"name": "([\w-]+)", "port": {"number": (\d+)', json.dumps(manifests)
     )
@@ -285,7 +286,7 @@ def test_pods_have_the_connections_they_need_only(
     }
     nodes = {(one, other, port) for one in NODES for other in NODES for port in ports}
     assert allowed == NEEDED | nodes
-    assert len(pods) == 8
+    assert len(pods) == 9
 
 
 def test_connections_from_and_to_outside(
@@ -296,11 +297,12 @@ def test_connections_from_and_to_outside(
     def pods_with(direction: str, peers: str, port: int, place: str) -> set[str]:
         return {pod for pod in pods if place in network.outside(direction, peers, pod, port)}
 
-    for name in ("prefect", "mlflow", "ray-head"):
+    for name in ("prefect", "mlflow", "ray-head", "serve"):
         assert pods_with("ingress", "from", PORTS[name], "ingress-nginx") == {name}
     assert pods_with("ingress", "from", 8265, "kuberay-operator") == {"ray-head"}
+    assert pods_with("ingress", "from", 8000, "monitoring") == {"serve"}
     assert pods_with("ingress", "from", 6379, "ingress-nginx") == set()
-    assert pods_with("egress", "to", 443, "0.0.0.0/0") == {*NODES, "mlflow", "prefect"}, (
+    assert pods_with("egress", "to", 443, "0.0.0.0/0") == {*NODES, "mlflow", "prefect", "serve"}, (
         "the store, and notifications"
     )
     assert pods_with("egress", "to", 6443, "10.0.0.0/8") == {"prefect-worker", "ray-head"}
