@@ -59,7 +59,9 @@ def run_server(
         follower = threading.Thread(target=champion.follow, args=(stop,))
         follower.start()
         host = f"[{address[0]}]" if ":" in address[0] else address[0]
-        print(f"Answers and a page at http://{host}:{address[1]} (Ctrl+C ends the server)")
+        print(
+            f"Answers and a page at http://{host}:{address[1]} (Ctrl+C ends the server)", flush=True
+        )
         supervisor.run()
         stop.set()
         follower.join()

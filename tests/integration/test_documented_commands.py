@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.full, pytest.mark.heavy, pytest.mark.timeout(3600)]
 
 NOT_RUN = re.compile(
     r"#.*\bhours?\b|^make (?:install|quick|test|test-all)\b|^\. |=ROOT\b|OUT_FOLDER|TYPE/NAME"
-    r"|^export .*://|s3://|workers 4\b|wiki-|^xz |\btrain\.json"
+    r"|^export .*://|s3://|workers 4\b|wiki-|^xz |feedback\.jsonl|\btrain\.json"
 )
 """Commands that take hours, run these tests, only change the shell, have a placeholder, or need a
 store, a cluster, or files that only other commands in this list write."""
@@ -36,6 +36,7 @@ OWN_FILES = re.compile(r"questions|folder/|tickets?\b|(?:texts|manuals)/|support
 """Commands that need the user's own files, models or vectors."""
 SERVERS = {
     "bidaflow up": "Ctrl-C here",
+    "bidaflow serve": "Answers and a page at",
     "mlflow models serve": "Uvicorn running",
     "mlflow server": "Uvicorn running",
 }

@@ -219,7 +219,7 @@ def test_every_command_is_valid(manifests: list[Manifest]) -> None:
         commands.append(["ray", "start", *options])  # as KubeRay starts it
     programs = [require_valid(command) for command in commands]
     assert set(programs) == {"bidaflow", "mlflow", "prefect", "python", "ray"}
-    assert len(programs) == 10
+    assert len(programs) == 11
 
 
 class Network:

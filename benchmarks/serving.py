@@ -1,0 +1,260 @@
+"""Answers over HTTP: `bidaflow serve` beside MLflow's scoring server, and under changes and kills.
+
+Usage: python -m benchmarks.serving DATASET SPLIT_FOLDER [--seconds 300] [--out FILE.json]
+
+DATASET has a champion in the storage root, and for the second part a previous champion;
+SPLIT_FOLDER is an ingested split. Both servers answer the same questions, whose contexts have close
+to 130 tokens, for 1, 8 and 64 clients, each with a connection that it keeps. Then 8 clients go on
+while the alias changes between the two versions and the replica is killed, five times each. Every
+answer is compared with what the version that it names answers by itself. Aliases are restored.
+"""
+
+import argparse
+import http.client
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import psutil
+
+from benchmarks.answering import Pair, single_questions
+from benchmarks.common.machine import machine, print_result, today
+from infra.settings import settings
+from tasks.datasets.paths import dataset_name
+from tasks.evaluation.evaluate import load_split
+from tasks.inference.predictor import Predictor
+from tasks.tracking import registry
+
+CLIENTS = (1, 8, 64)
+DISTURBED_CLIENTS, CHANGES = 8, 5
+RETRY_SECONDS = 10.0
+BIDAFLOW, MLFLOW = 8765, 8766  # ports
+
+Answer = dict[str, Any]
+Expected = dict[str, Sequence[Any]]  # version -> its answers
+
+
+class Client:
+    """A client that keeps its connection."""
+
+    def __init__(self, port: int, pairs: Sequence[Pair]) -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self.bodies = [
+            json.dumps({"inputs": [{"question": question, "context": context}]})
+            for question, context in pairs
+        ]
+
+    def ask(self, number: int) -> tuple[str, Answer]:
+        """The version that answered, "" if it is not named, and its answer.
+
+        Raises:
+            OSError, http.client.HTTPException: the request failed.
+        """
+        try:
+            headers = {"Content-Type": "application/json"}
+            self.connection.request("POST", "/invocations", self.bodies[number], headers)
+            response = self.connection.getresponse()
+            content = response.read()
+        except (OSError, http.client.HTTPException):
+            self.connection.close()
+            raise
+        if response.status != http.client.OK:
+            raise http.client.HTTPException(f"status {response.status}")
+        version = (response.getheader("x-model-version") or "").rpartition("/")[2]
+        return version, json.loads(content)["predictions"][0]
+
+
+@contextmanager
+def started(command: Sequence[str], port: int, path: str) -> Iterator[psutil.Process]:
+    """A server, from when it answers until the end of the block."""
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": settings().tracking_uri}
+    log = subprocess.DEVNULL
+    process = psutil.Popen(command, env=environment, stdout=log, stderr=log)
+    try:
+        while process.is_running() and not _responds(port, path):
+            time.sleep(0.2)
+        yield process
+    finally:
+        family = [*process.children(recursive=True), process]
+        process.terminate()
+        _, alive = psutil.wait_procs(family, 60)
+        for member in alive:
+            member.kill()
+
+
+def _responds(port: int, path: str) -> bool:
+    with suppress(OSError):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        connection.request("GET", path)
+        return connection.getresponse().status == http.client.OK
+    return False
+
+
+def run_clients(count: int, work: Callable[[int, threading.Event], None], seconds: float) -> None:
+    """Run so many threads, which get their number and an event that ends them."""
+    stop = threading.Event()
+    threads = [threading.Thread(target=work, args=(n, stop)) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    time.sleep(seconds)
+    stop.set()
+    for thread in threads:
+        thread.join()
+
+
+def measure(port: int, pairs: Sequence[Pair], count: int, seconds: float) -> dict[str, float]:
+    """Milliseconds of a request, and requests per second, with so many clients."""
+    times: list[float] = []
+
+    def work(first: int, stop: threading.Event) -> None:
+        client = Client(port, pairs)
+        for number in itertools.count(first):
+            began = time.perf_counter()
+            client.ask(number % len(pairs))
+            times.append(time.perf_counter() - began)
+            if stop.is_set():
+                return
+
+    run_clients(count, work, seconds)
+    return {
+        "requests": len(times),
+        "per_second": len(times) / seconds,
+        "median_ms": 1000 * statistics.median(times),
+        "95_percent_ms": 1000 * float(np.quantile(times, 0.95)),
+        "99_percent_ms": 1000 * float(np.quantile(times, 0.99)),
+    }
+
+
+def disturb(
+    server: psutil.Process, pairs: Sequence[Pair], expected: Expected, name: str, seconds: float
+) -> dict[str, Any]:
+    """What 8 clients see while the alias changes and the replica is killed, in turns."""
+    counts: Counter[str] = Counter()
+    waits: list[float] = []
+    memory = [_mib(server)]
+
+    def work(first: int, stop: threading.Event) -> None:
+        client, failed = Client(BIDAFLOW, pairs), 0.0
+        for number in itertools.count(first):
+            number %= len(pairs)
+            try:
+                version, answer = client.ask(number)
+            except (OSError, http.client.HTTPException):
+                counts["failed requests"] += 1
+                failed = failed or time.perf_counter()
+                time.sleep(0.1)
+            else:
+                counts[f"answers of version {version}"] += 1
+                counts["wrong answers"] += not _equal(answer, expected[version][number])
+                if failed:
+                    waits.append(time.perf_counter() - failed)
+                failed = 0.0
+            if stop.is_set() and not failed:
+                return
+
+    def change() -> None:
+        uri, pause = settings().tracking_uri, seconds / (2 * CHANGES + 1)
+        for version in itertools.islice(itertools.cycle(expected), 1, CHANGES + 1):
+            time.sleep(pause)
+            registry.set_champion(uri, registry.find_version(uri, f"{name}/{version}"))
+            time.sleep(pause)
+            for child in server.children():
+                if "spawn_main" in " ".join(child.cmdline()):
+                    child.kill()
+            memory.append(_mib(server))
+
+    changes = threading.Thread(target=change)
+    changes.start()
+    run_clients(DISTURBED_CLIENTS, work, seconds)
+    changes.join()
+    return {
+        **counts,
+        "longest_wait_until_a_retry_was_answered_s": max(waits, default=0.0),
+        "retries_that_took_more_than_10_s": sum(wait > RETRY_SECONDS for wait in waits),
+        "memory_mib": [*memory, _mib(server)],
+    }
+
+
+def _equal(answer: Answer, other: Answer) -> bool:
+    close = np.isclose(answer["probability"], other["probability"], rtol=1e-3, atol=1e-5)
+    return answer["answer"] == other["answer"] and bool(close)
+
+
+def _mib(server: psutil.Process) -> int:
+    family = [server, *server.children(recursive=True)]
+    total = 0
+    for process in family:
+        with suppress(psutil.NoSuchProcess):
+            total += process.memory_full_info().pss
+    return total >> 20
+
+
+def answers_of(
+    uri: str, versions: Sequence[registry.RegisteredVersion], pairs: Sequence[Pair]
+) -> Expected:
+    """What each version answers by itself."""
+    answers: Expected = {}
+    for version in versions:
+        with TemporaryDirectory() as folder:
+            model = Path(folder) / "model"
+            registry.download(uri, version.model_id, model)
+            predictor = Predictor.load(model)
+            answers[version.version] = [predictor.answer([pair])[0] for pair in pairs]
+    return answers
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("dataset", help="a dataset with a champion and a previous champion")
+    parser.add_argument("split", type=Path, help="folder of an ingested split")
+    parser.add_argument("--seconds", type=float, default=300, help="of each load (default: 300)")
+    parser.add_argument("--out", type=Path, help="JSON file for the results; default: print only")
+    arguments = parser.parse_args()
+    pairs = single_questions(load_split(arguments.split))
+    uri, name = settings().tracking_uri, f"bidaf-{dataset_name(arguments.dataset)}"
+    found = [registry.with_alias(uri, name, a) for a in (registry.CHAMPION, registry.PREVIOUS)]
+    versions = [version for version in found if version is not None]
+    expected = answers_of(uri, versions, pairs)
+    programs = Path(sys.executable).parent
+    mlflow = f"{programs}/mlflow models serve -m models:/{name}@champion --env-manager local"
+    result: dict[str, Any] = {
+        "command": f"python -m benchmarks.serving {arguments.dataset} SPLIT_FOLDER "
+        f"--seconds {arguments.seconds:g}",
+        "date": today(),
+        "machine": machine(),
+    }
+    with ExitStack() as servers:
+        own = [f"{programs}/bidaflow", "serve", arguments.dataset, "--port", str(BIDAFLOW)]
+        server = servers.enter_context(started(own, BIDAFLOW, "/ping"))
+        other = [*mlflow.split(), "--port", str(MLFLOW)]
+        servers.enter_context(started(other, MLFLOW, "/ping"))
+        for count in CLIENTS:
+            result[f"{count}_clients"] = {
+                label: measure(port, pairs, count, arguments.seconds)
+                for label, port in (("bidaflow serve", BIDAFLOW), ("mlflow", MLFLOW))
+            }
+        if len(versions) > 1:
+            try:
+                disturbed = disturb(server, pairs, expected, name, arguments.seconds)
+            finally:
+                for version in reversed(versions):  # also restores the alias `previous`
+                    registry.set_champion(uri, version)
+            result["changes_and_kills"] = disturbed
+    print_result(result, arguments.out)
+
+
+if __name__ == "__main__":
+    main()
