@@ -13,7 +13,6 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from tasks.serving.doors import router
-from tasks.serving.feedback import FeedbackFile
 from tasks.serving.guard import Guard
 from tasks.serving.replica import LONGEST_WAIT, Replica
 
@@ -41,7 +40,7 @@ def create_app(folder: Path, token: str | None, feedback: Path | None) -> Guard:
         lifespan=follow,
     )
     app.state.replica = replica
-    app.state.feedback = feedback and FeedbackFile(feedback)
+    app.state.feedback = feedback
     app.include_router(router)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)

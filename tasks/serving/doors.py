@@ -15,7 +15,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from infra.errors import UserError
 from tasks.inference.predictor import AnswerRow
 from tasks.serving import metrics
-from tasks.serving.feedback import find_answer
+from tasks.serving.feedback import keep
 from tasks.serving.replica import Replica
 from tasks.serving.schemas import (
     Feedback,
@@ -30,6 +30,8 @@ from tasks.serving.served_model import ModelRequest, ServedModel, refused
 PAGE = Path(__file__).with_name("page")
 PAGE_ANSWERS = 5
 NO_QUESTION = "Expected an object with the texts question and context."
+LONGEST_TEXT = 100_000  # characters of a question or context; bounds the memory of a batch
+TOO_LONG = f"The question or the context has more than {LONGEST_TEXT:,} characters. Split it."
 OUTPUTS = {
     "answer": "BYTES",
     "start": "INT64",
@@ -56,14 +58,20 @@ async def _answer(
     replica: Replica, response: Response, items: Sequence[Any], *wishes: Any
 ) -> tuple[ServedModel, list[list[AnswerRow]]]:
     """The likeliest answers to each item, and the model that gave them, which the response then
-    names. An item that is no question gets an error. `wishes` are those of a `ModelRequest`."""
-    pairs = [(item.question, item.context) for item in items if isinstance(item, Question)]
+    names. Items that can't be answered get an error. `wishes` are those of a `ModelRequest`."""
+    problems = [_problem(item) for item in items]
+    valid = [item for item, problem in zip(items, problems, strict=True) if not problem]
+    pairs = [(item.question, item.context) for item in valid]
     model, answers = await replica.answer(ModelRequest(pairs, *wishes))
     response.headers["x-model-version"] = f"{model.name}/{model.version}"
     given = iter(answers)
-    return model, [
-        next(given) if isinstance(item, Question) else [refused(NO_QUESTION)] for item in items
-    ]
+    return model, [[refused(problem)] if problem else next(given) for problem in problems]
+
+
+def _problem(item: Any) -> str:
+    if not isinstance(item, Question):
+        return NO_QUESTION
+    return TOO_LONG if max(len(item.question), len(item.context)) > LONGEST_TEXT else ""
 
 
 @router.get("/", include_in_schema=False)
@@ -199,12 +207,10 @@ def keeps_feedback(request: Request) -> dict[str, bool]:
 @router.post("/feedback", status_code=201)
 def give_feedback(body: Feedback, request: Request) -> dict[str, bool]:
     """Keep the right answer to a question, to train on."""
-    if (file := request.app.state.feedback) is None:
+    if (folder := request.app.state.feedback) is None:
         raise HTTPException(404, "This server keeps no feedback. Start it with --feedback FOLDER.")
     try:
-        start = find_answer(body.context, body.answer, body.start)
-        facts = {"right": body.right, "version": body.version}
-        file.append(body.question, body.context, body.answer, start, **facts)
+        keep(folder, body)
     except UserError as error:
         raise HTTPException(422, str(error)) from error
     except OSError as error:

@@ -4,57 +4,46 @@ import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 from infra.errors import UserError
+from tasks.serving.schemas import Feedback
 
 LARGEST_FILE = 1 << 30  # bytes
 
 
-class FeedbackFile:
-    """feedback.jsonl of a folder, in the format that `--data.mix` and `--data.dataset` read."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "feedback.jsonl"
-
-    def append(self, question: str, context: str, answer: str, start: int, **facts: Any) -> None:
-        """Append a question with its answer, "" for none, the time and other facts. Several
-        processes may append at the same time.
-
-        Raises:
-            OSError: the file has reached its largest size, or can't be written.
-        """
-        answers = {"text": [answer], "answer_start": [start]}
-        row = {
-            "id": str(uuid4()),
-            "context": context,
-            "question": question,
-            "answers": answers if answer else {"text": [], "answer_start": []},
-            "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            **facts,
-        }
-        line = json.dumps(row, ensure_ascii=False).encode() + b"\n"
-        # In one write, which the kernel appends as a whole.
-        with open(self.path, "ab", buffering=0) as file:
-            if os.fstat(file.fileno()).st_size + len(line) > LARGEST_FILE:
-                raise OSError(f"{self.path} has reached {LARGEST_FILE:,} bytes. Move it away")
-            file.write(line)
-
-
-def find_answer(context: str, answer: str, start: int | None) -> int:
-    """The position of an answer in its context; -1 for "", no answer.
+def keep(folder: Path, feedback: Feedback) -> None:
+    """Append the question and its answer to feedback.jsonl of the folder, in the format that
+    `--data.mix` and `--data.dataset` read, with the time. Several processes may do so at once.
 
     Raises:
-        UserError: the answer is not in the context, not at `start`, or several times there.
+        UserError: the answer is not in the context, or not at its `start`, or several times there.
+        OSError: the file has reached its largest size, or can't be written.
     """
-    if not answer:
-        return -1
-    if start is not None and start >= 0 and context.startswith(answer, start):
-        return start
-    if start is not None or answer not in context:
-        where = "in the context" if start is None else "at `start` of the context"
-        raise UserError(f"The answer is not {where}. Copy it from there.")
-    if context.find(answer) != context.rfind(answer):
-        raise UserError("The answer is several times in the context. Add the `start` of one.")
-    return context.find(answer)
+    texts = [feedback.answer] if feedback.answer else []
+    row = {
+        "id": str(uuid4()),
+        "context": feedback.context,
+        "question": feedback.question,
+        "answers": {"text": texts, "answer_start": [_start(feedback) for _ in texts]},
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        **feedback.model_dump(include={"right", "version"}),
+    }
+    line = json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    # In one write, which the kernel appends as a whole.
+    with open(folder / "feedback.jsonl", "ab", buffering=0) as file:
+        if os.fstat(file.fileno()).st_size + len(line) > LARGEST_FILE:
+            raise OSError(f"{file.name} has reached {LARGEST_FILE:,} bytes; move it away")
+        file.write(line)
+
+
+def _start(feedback: Feedback) -> int:
+    """The position of the answer in its context; raises UserError."""
+    context, answer, start = feedback.context, feedback.answer, feedback.start
+    if start is None:
+        if context.count(answer) > 1:
+            raise UserError("The answer is several times in the context. Add the `start` of one.")
+        start = context.find(answer)
+    if start < 0 or not context.startswith(answer, start):
+        raise UserError("The answer is not in the context, or not at `start`. Copy it from there.")
+    return start

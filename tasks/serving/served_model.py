@@ -14,9 +14,6 @@ from tasks.inference.predictor import INCOMPATIBLE, AnswerRow, Offsets, Predicto
 from tasks.text.tokenizer import tokenize
 from tasks.text.vocabulary import UNKNOWN
 
-LONGEST_TEXT = 100_000
-"""Characters of the longest question or context that is answered. It bounds the memory."""
-TOO_LONG = f"The question or the context has more than {LONGEST_TEXT:,} characters. Split it."
 PROBE = ("Where does the mill stand?", "The mill stands on the hill. The inn stands by the river.")
 
 
@@ -79,13 +76,11 @@ class ServedModel:
             predictor = replace(predictor, variant=variant)
         if top > 1:
             return [_top_answers(predictor, pair, top) for pair in pairs]
-        rows = iter(predictor.answer([pair for pair in pairs if not _is_too_long(pair)]))
-        return [[refused(TOO_LONG) if _is_too_long(pair) else next(rows)] for pair in pairs]
+        return [[row] for row in predictor.answer(pairs)]
 
     def count_words(self, pairs: Sequence[TextPair]) -> tuple[int, int]:
         """The number of tokens of the texts, and how many of them are OOV."""
-        texts = [text for pair in pairs if not _is_too_long(pair) for text in pair]
-        word = self.predictor.lexicon.word
+        texts, word = [text for pair in pairs for text in pair], self.predictor.lexicon.word
         words = [word(text[start:end]) for text in texts for start, end in tokenize(text)]
         return len(words), words.count(UNKNOWN)
 
@@ -116,13 +111,9 @@ def refused(error: str) -> AnswerRow:
     )
 
 
-def _is_too_long(pair: TextPair) -> bool:
-    return max(map(len, pair)) > LONGEST_TEXT
-
-
 def _top_answers(predictor: Predictor, pair: TextPair, top: int) -> list[AnswerRow]:
     try:
-        return [refused(TOO_LONG)] if _is_too_long(pair) else predictor.top_answers(*pair, top)
+        return predictor.top_answers(*pair, top)
     except UserError as error:
         return [refused(str(error))]
 

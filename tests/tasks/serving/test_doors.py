@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from tasks.inference.predictor import Predictor
-from tasks.serving import served_model
+from tasks.serving import doors
 from tests.factories.logged_models import CONTEXT, MODEL_INPUT
 from tests.factories.serving import NAME, OTHER_TEXT, QUESTION, client, serve_untrained, tensors
 
@@ -122,7 +122,7 @@ def test_another_model_is_not_answered_for(address: str, server: TestClient) -> 
 def test_each_item_is_answered_or_refused_by_itself(
     server: TestClient, answers: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served_model, "LONGEST_TEXT", 1000)
+    monkeypatch.setattr(doors, "LONGEST_TEXT", 1000)
     long = {"question": "Where?", "context": "word " * 300}
     items = [
         QUESTION,
@@ -140,12 +140,12 @@ def test_each_item_is_answered_or_refused_by_itself(
         "Expected an object with the texts question and context",
         "The question is empty",
         "Expected an object with the texts question and context",
-        served_model.TOO_LONG.partition(".")[0],
+        doors.TOO_LONG.partition(".")[0],
     ]
     listed = server.post("/", json={"inputs": items, "parameters": {"top_k": 2}}).json()
     assert [bool(rows[0].get("error")) for rows in listed] == [False, *[True] * 4, False]
     alone = server.post("/", json={"inputs": long})
-    assert (alone.status_code, alone.json()) == (422, {"error": served_model.TOO_LONG})
+    assert (alone.status_code, alone.json()) == (422, {"error": doors.TOO_LONG})
 
 
 def test_explanation_is_of_the_answer(server: TestClient) -> None:
@@ -191,12 +191,12 @@ def test_page_loads_nothing_from_elsewhere(server: TestClient) -> None:
 def malformed(count: int) -> Iterator[tuple[str, bytes]]:
     """A door and a body that it has to refuse."""
     draws = random.Random(0)
-    doors = {"/invocations": {"inputs": MODEL_INPUT}, "/": {"inputs": QUESTION}}
-    doors[INFER] = {"inputs": TENSORS}
+    valid = {"/invocations": {"inputs": MODEL_INPUT}, "/": {"inputs": QUESTION}}
+    valid[INFER] = {"inputs": TENSORS}
     junk = [None, 5, "x", [], {}, [[]], {"inputs": 5}, {"inputs": []}, {"inputs": {}}, True]
     for number in range(count):
-        door = list(doors)[number % 3]
-        text = httpx.Request("POST", "http://x", json=doors[door]).content
+        door = list(valid)[number % 3]
+        text = httpx.Request("POST", "http://x", json=valid[door]).content
         if number % 2:
             yield door, text[: draws.randrange(len(text) - 1)]  # cut off
         elif number % 5 == 0:

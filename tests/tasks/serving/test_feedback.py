@@ -10,7 +10,8 @@ from starlette.testclient import TestClient
 
 from tasks.data.readers import read_articles
 from tasks.serving import feedback
-from tasks.serving.feedback import FeedbackFile
+from tasks.serving.feedback import keep
+from tasks.serving.schemas import Feedback
 from tests.factories.serving import OTHER_TEXT, QUESTION, client, serve_untrained
 
 CONTEXT = OTHER_TEXT["context"]
@@ -41,10 +42,10 @@ def test_feedback_is_data_to_train_on(server: TestClient, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"answer": "by the mill"}, "The answer is not in the context."),
+        ({"answer": "by the mill"}, "The answer is not in the context, or not at `start`."),
         ({"answer": "🏮"}, "The answer is several times in the context."),
-        ({"start": 3}, "The answer is not at `start` of the context."),
-        ({"start": -10}, "The answer is not at `start` of the context."),
+        ({"start": 3}, "The answer is not in the context, or not at `start`."),
+        ({"start": -10}, "The answer is not in the context, or not at `start`."),
     ],
 )
 def test_answers_that_the_context_lacks_are_refused(
@@ -83,7 +84,7 @@ def test_lines_of_several_writers_do_not_mix(tmp_path: Path) -> None:
     text = "word " * 20_000  # more than a pipe takes at once
 
     def append(number: int) -> None:
-        FeedbackFile(tmp_path).append(str(number), text, "", -1)
+        keep(tmp_path, Feedback(question=str(number), context=text, answer="", right=True))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(append, range(64)))
