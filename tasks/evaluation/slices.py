@@ -16,6 +16,8 @@ from tasks.text.vocabulary import Lexicon, is_known
 QUESTION_WORD = re.compile(
     r"\b(how (?:many|much)|how|who|whom|whose|what|when|where|which|why)\b", re.IGNORECASE
 )
+FEEDBACK = "feedback-"
+"""What the ids of questions begin with whose answers people confirmed or corrected."""
 CONTEXT_EDGES = (100, 150, 200, 300, 400)
 ANSWER_EDGES = (1, 2, 3, 5, 10)
 
@@ -138,12 +140,13 @@ def guarded_slices(split: EvaluationSplit, lexicon: Lexicon) -> dict[str, BoolAr
     """The slices that a promotion must not harm, as masks (n,); a question may be in several.
 
     They are: answerable and unanswerable questions (if any question is unanswerable), questions by
-    question word, and questions with a word outside the model's vocabulary, in the question or its
-    answers. The vocabulary also has frequent words without a vector.
+    question word, questions with a word outside the model's vocabulary, in the question or its
+    answers, and those of feedback. The vocabulary also has frequent words without a vector.
     """
     kinds = {"unanswerable": ~split.answerable, "answerable": split.answerable}
     slices = kinds if split.v2 else {}
     words = np.array([question_word(question) for question in split.questions])
     slices |= {f"question word {word}": words == word for word in sorted(set(words))}
     unknown = questions_with_oov_words(split, lexicon.word_indices, lexicon.lower_case)
-    return slices | {"unknown words": unknown}
+    feedback = np.array([question.startswith(FEEDBACK) for question in split.ids])
+    return slices | {"unknown words": unknown} | ({"feedback": feedback} if feedback.any() else {})

@@ -7,6 +7,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from infra.errors import UserError
+from tasks.evaluation.slices import FEEDBACK
 from tasks.serving.schemas import Feedback
 
 LARGEST_FILE = 1 << 30  # bytes
@@ -22,7 +23,7 @@ def keep(folder: Path, feedback: Feedback) -> None:
     """
     texts = [feedback.answer] if feedback.answer else []
     row = {
-        "id": str(uuid4()),
+        "id": f"{FEEDBACK}{uuid4()}",
         "context": feedback.context,
         "question": feedback.question,
         "answers": {"text": texts, "answer_start": [_start(feedback) for _ in texts]},

@@ -62,9 +62,11 @@ def run_server(
         print(
             f"Answers and a page at http://{host}:{address[1]} (Ctrl+C ends the server)", flush=True
         )
-        supervisor.run()
-        stop.set()
-        follower.join()
+        try:
+            supervisor.run()
+        finally:
+            stop.set()
+            follower.join()
 
 
 def _listening(host: str, port: int) -> socket.socket:

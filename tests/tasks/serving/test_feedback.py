@@ -8,10 +8,16 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from tasks.data.ingest import ingest_file
+from tasks.data.ingested import Portion
 from tasks.data.readers import read_articles
+from tasks.data.splits import Shares, write_split
+from tasks.evaluation.evaluate import load_split
+from tasks.evaluation.slices import guarded_slices
 from tasks.serving import feedback
 from tasks.serving.feedback import keep
 from tasks.serving.schemas import Feedback
+from tasks.text.vocabulary import Lexicon
 from tests.factories.serving import OTHER_TEXT, QUESTION, client, serve_untrained
 
 CONTEXT = OTHER_TEXT["context"]
@@ -90,3 +96,27 @@ def test_lines_of_several_writers_do_not_mix(tmp_path: Path) -> None:
         list(pool.map(append, range(64)))
     lines = (tmp_path / "feedback.jsonl").read_text("utf-8").splitlines()
     assert {int(json.loads(line)["question"]) for line in lines} == set(range(64))
+
+
+def test_share_of_the_passages_decides_on_promotions(tmp_path: Path) -> None:
+    """As a training file, feedback is divided by passage, and is a slice of validation."""
+    for number in range(40):
+        context = f"House {number // 2} stands by the river."
+        question = "What is by the river?" if number % 2 else "Where is it?"
+        answer = {"answer": "House" if number % 2 else "by the river", "right": False}
+        keep(tmp_path, Feedback(question=question, context=context, **answer))
+    (tmp_path / "ingested").mkdir()
+    ingest_file(tmp_path / "ingested", tmp_path / "feedback.jsonl")
+    portion = Portion(tmp_path / "ingested", "feedback.jsonl")
+    lexicon = Lexicon({"river": 2}, {}, lower_case=True)
+    contexts = []
+    for part in ("train", "validation"):
+        (tmp_path / part).mkdir()
+        write_split(tmp_path / part, [portion], part, Shares(validation=0.4))
+        split = load_split(tmp_path / part)
+        assert guarded_slices(split, lexicon)["feedback"].all()
+        assert len(split) == 2 * len(split.contexts)
+        contexts.append(set(split.contexts))
+    assert not contexts[0] & contexts[1]
+    assert len(contexts[0] | contexts[1]) == 20
+    assert 2 < len(contexts[1]) < 15
