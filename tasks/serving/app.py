@@ -1,10 +1,7 @@
 """The FastAPI app of one replica."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from queue import Full
-from threading import Thread
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -20,32 +17,24 @@ BUSY = f"The server is busy, or needed more than {LONGEST_WAIT:g} seconds. Try a
 RETRY_SECONDS = "1"
 
 
-def create_app(folder: Path, token: str | None, feedback: Path | None) -> Guard:
-    """The app of a process, with the published version of the folder loaded.
-
-    Requests need the token, if there is one. Feedback is kept in the folder `feedback`.
-    """
-    replica = Replica(folder)
-
-    @asynccontextmanager
-    async def follow(app: FastAPI) -> AsyncIterator[None]:
-        Thread(target=replica.follow, daemon=True).start()
-        yield
-
+def create_app(replica: Replica, token: str | None, feedback: Path | None) -> Guard:
+    """The app of a replica. Requests need the token, if there is one. Feedback is kept in the
+    folder `feedback`."""
     app = FastAPI(
         title="bidaflow",
         description="Answers questions from texts. Each answer names the version that gave it.",
         docs_url=None,  # these pages load scripts from elsewhere
         redoc_url=None,
-        lifespan=follow,
+        exception_handlers={
+            RequestValidationError: _invalid,
+            HTTPException: _refused,
+            Full: _busy,
+            TimeoutError: _busy,
+        },
     )
     app.state.replica = replica
     app.state.feedback = feedback
     app.include_router(router)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(Full, _busy)
-    app.add_exception_handler(TimeoutError, _busy)
     return Guard(app, token)
 
 

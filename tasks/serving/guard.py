@@ -15,10 +15,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tasks.serving.metrics import LATENCY, REQUESTS
 
 LONGEST_BODY = 4 * 2**20  # bytes
+TOO_LARGE = f"The request has more than {LONGEST_BODY >> 20} MiB. Send less in one request."
 BODY_SECONDS = 20.0  # until the body has arrived
 # The page has no data of its own; load balancers and Prometheus have no token.
-OPEN = ("/", "/page.css", "/page.js", "/ping", "/health", "/version", "/metrics")
-OPEN_PROBES = ("/v2/health/live", "/v2/health/ready")
+OPEN = (
+    *("/", "/page.css", "/page.js", "/metrics"),
+    *("/ping", "/health", "/version", "/v2/health/live", "/v2/health/ready"),
+)
 HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -93,8 +96,7 @@ class Guard:
             raise HTTPException(400, "The header Host must name this machine, such as localhost.")
         if headers.get("origin", f"://{host}").partition("://")[2] != host:
             raise HTTPException(403, "Pages of other sites may not use this server.")
-        is_open = path in OPEN_PROBES or (method == "GET" and path in OPEN)
-        if self.token is not None and not is_open:
+        if self.token is not None and not (method == "GET" and path in OPEN):
             given = headers.get("authorization", "").encode()
             if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
                 raise HTTPException(
@@ -106,7 +108,7 @@ class Guard:
         if method == "POST" and media_type != "application/json":
             raise HTTPException(415, "The header Content-Type must be application/json.")
         if len(length := headers.get("content-length", "0")) > 15 or int(length) > LONGEST_BODY:
-            raise _too_large()
+            raise HTTPException(413, TOO_LARGE)
 
 
 async def _read_body(receive: Receive) -> Message:
@@ -119,12 +121,7 @@ async def _read_body(receive: Receive) -> Message:
                 body += message.get("body", b"")
                 complete = not message.get("more_body", False)
                 if len(body) > LONGEST_BODY:
-                    raise _too_large()
+                    raise HTTPException(413, TOO_LARGE)
     except TimeoutError as error:
         raise HTTPException(408, "The request did not arrive in time.") from error
     return {"type": "http.request", "body": body, "more_body": False}
-
-
-def _too_large() -> HTTPException:
-    limit = f"{LONGEST_BODY // 2**20} MiB"
-    return HTTPException(413, f"The request has more than {limit}. Send less in one request.")

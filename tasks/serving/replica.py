@@ -80,7 +80,7 @@ class Replica:
             sleep(POLL_SECONDS)
             try:
                 self.update()
-            except Exception:  # for example for want of memory
+            except Exception:  # for example, out of memory
                 logger.exception("The new version can't be loaded; the old one goes on.")
         os.kill(os.getpid(), signal.SIGTERM)
 

@@ -16,8 +16,9 @@ from tasks.serving.app import create_app
 from tasks.serving.champion import ChampionFolder
 from tasks.serving.guard import Guard
 from tasks.serving.metrics import FOLLOWS
+from tasks.serving.replica import Replica
 
-GRACE_SECONDS = 30  # for the requests of a replica that is told to end
+GRACE_SECONDS = 30  # for requests under way when the server ends
 HANG_SECONDS = 30  # after which a replica that does not react is killed; importing torch takes some
 
 
@@ -84,7 +85,9 @@ def _create_app(folder: Path, token: str | None, feedback: Path | None, threads:
     """The app of a replica, which has so many threads of torch."""
     _log()
     torch.set_num_threads(threads)
-    return create_app(folder, token, feedback)
+    replica = Replica(folder)
+    threading.Thread(target=replica.follow, daemon=True).start()
+    return create_app(replica, token, feedback)
 
 
 def _log() -> None:

@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 
 from tasks.serving.app import create_app
 from tasks.serving.champion import publish
+from tasks.serving.replica import Replica
 from tasks.tracking import metric_logger, model_logging, registry, runs
 from tests.factories.logged_models import MODEL_INPUT, save_untrained_model
 
@@ -26,7 +27,7 @@ def serve_untrained(folder: Path, version: str = "1") -> Path:
 
 def client(folder: Path, token: str | None = None, feedback: Path | None = None) -> TestClient:
     """A client on this machine of a server with the published model."""
-    return TestClient(create_app(folder, token, feedback), "http://localhost")
+    return TestClient(create_app(Replica(folder), token, feedback), "http://localhost")
 
 
 def tensors(**columns: list[Any]) -> list[dict[str, Any]]:

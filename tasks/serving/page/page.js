@@ -51,13 +51,13 @@ function show(target, text, tokens, answer) {
   const add = (end, weight) => {
     if (end <= position) return;
     const inside = answer && position >= answer.start && position < answer.end;
-    if (inside && !mark.isConnected && !mark.parentNode) parts.append(mark);
+    if (inside && !mark.parentNode) parts.append(mark);
     const part = element(weight ? "i" : "span", points.slice(position, end).join(""));
     if (weight) part.style.setProperty("--weight", weight);
     (inside ? mark : parts).append(part);
     position = end;
   };
-  const borders = answer ? [answer.start, answer.end] : [];
+  const borders = answer?.answer ? [answer.start, answer.end] : [];
   for (const [start, end, weight] of [...tokens, [points.length, points.length, 0]]) {
     for (const border of borders) if (border > position && border <= start) add(border, 0);
     add(start, 0);
@@ -70,17 +70,12 @@ function show(target, text, tokens, answer) {
 function showReply(asked, reply) {
   result.replaceChildren($("#answered").content.cloneNode(true));
   const [best, ...others] = reply.answers, text = $(".passage", result);
-  const spanOf = (row) => (row.answer ? row : null);
   $(".answer", result).textContent = best.answer || "No answer in this passage";
   $(".answer", result).classList.toggle("none", !best.answer);
   $("meter", result).value = best.probability;
   $(".certainty b", result).textContent = percent(best.probability);
-  show(text, asked.context, reply.attention.context, spanOf(best));
+  show(text, asked.context, reply.attention.context, best);
   show($(".attended span", result), asked.question, reply.attention.question, null);
-  const shade = () => [text, $(".attended", result)].forEach(
-    (part) => part.classList.toggle("shaded", $(".toggle input", result).checked));
-  $(".toggle input", result).onchange = shade;
-  shade();
   for (const row of others) {
     const button = element("button", "", { type: "button" });
     button.setAttribute("aria-pressed", "false");
@@ -91,7 +86,7 @@ function showReply(asked, reply) {
       const pressed = button.getAttribute("aria-pressed") === "false";
       for (const other of result.querySelectorAll(".others button")) other.setAttribute("aria-pressed", "false");
       button.setAttribute("aria-pressed", pressed);
-      show(text, asked.context, reply.attention.context, spanOf(pressed ? row : best));
+      show(text, asked.context, reply.attention.context, pressed ? row : best);
     };
     const item = element("li", "");
     item.append(button);
