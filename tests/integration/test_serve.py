@@ -159,6 +159,7 @@ def test_log_has_no_texts(server: Server) -> None:
     assert "mill" not in log
 
 
+@pytest.mark.full
 def test_replicas_end_with_a_killed_server(root: Path) -> None:
     (root / "token").write_text(TOKEN)
     server = Server(root, "--host", "0.0.0.0", "--token-file", str(root / "token"))
@@ -181,7 +182,7 @@ def ask_on_page(tab: Page, text: dict[str, str]) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [390, pytest.param(1280, marks=pytest.mark.full)])
 def test_page_answers_and_takes_corrections(width: int, server: Server) -> None:
     file = server.root / "feedback" / "feedback.jsonl"
     file.unlink(missing_ok=True)
