@@ -102,14 +102,18 @@ def _responds(port: int, path: str) -> bool:
     return False
 
 
-def run_clients(count: int, work: Callable[[int, threading.Event], None], seconds: float) -> None:
-    """Run so many threads, which get their number and an event that ends them."""
+def run_clients(
+    count: int, work: Callable[[int, threading.Event], None], meanwhile: Callable[[], None]
+) -> None:
+    """Run so many threads, which get their number and an event that ends them, during a call."""
     stop = threading.Event()
     threads = [threading.Thread(target=work, args=(n, stop)) for n in range(count)]
     for thread in threads:
         thread.start()
-    time.sleep(seconds)
-    stop.set()
+    try:
+        meanwhile()
+    finally:
+        stop.set()
     for thread in threads:
         thread.join()
 
@@ -127,7 +131,7 @@ def measure(port: int, pairs: Sequence[Pair], count: int, seconds: float) -> dic
             if stop.is_set():
                 return
 
-    run_clients(count, work, seconds)
+    run_clients(count, work, lambda: time.sleep(seconds))
     return {
         "requests": len(times),
         "per_second": len(times) / seconds,
@@ -165,25 +169,26 @@ def disturb(
                 return
 
     def change() -> None:
-        uri, pause = settings().tracking_uri, seconds / (2 * CHANGES + 1)
+        uri, pause = settings().tracking_uri, seconds / (2 * CHANGES)
         for version in itertools.islice(itertools.cycle(expected), 1, CHANGES + 1):
-            time.sleep(pause)
             registry.set_champion(uri, registry.find_version(uri, f"{name}/{version}"))
+            while Client(BIDAFLOW, pairs).ask(0)[0] != version:
+                time.sleep(0.5)
             time.sleep(pause)
             for child in server.children():
                 if "spawn_main" in " ".join(child.cmdline()):
                     child.kill()
+            time.sleep(pause)
+            while not _responds(BIDAFLOW, "/ping"):
+                time.sleep(0.5)
             memory.append(_mib(server))
 
-    changes = threading.Thread(target=change)
-    changes.start()
-    run_clients(DISTURBED_CLIENTS, work, seconds)
-    changes.join()
+    run_clients(DISTURBED_CLIENTS, work, change)
     return {
         **counts,
         "longest_wait_until_a_retry_was_answered_s": max(waits, default=0.0),
         "retries_that_took_more_than_10_s": sum(wait > RETRY_SECONDS for wait in waits),
-        "memory_mib": [*memory, _mib(server)],
+        "memory_mib": memory,
     }
 
 

@@ -24,7 +24,7 @@ def test_serving(mlflow_tables: None, tmp_path: Path, monkeypatch: pytest.Monkey
     registry.set_champion(uri, registry.find_version(uri, f"{NAME}/2"))
     split = ingest(tmp_path / "split", (CONTEXT, [row["question"] for row in MODEL_INPUT]))
     out = tmp_path / "serving.json"
-    run_benchmark(root, "serving", "made", split, "--seconds", "20", "--out", out)
+    run_benchmark(root, "serving", "made", split, "--seconds", "3", "--out", out)
     result = json.loads(out.read_text(encoding="utf-8"))
     for count in (1, 8, 64):
         for server in ("bidaflow serve", "mlflow"):
