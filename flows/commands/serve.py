@@ -11,7 +11,8 @@ from infra.errors import UserError, first_line
 from infra.settings import LOOPBACK
 from tasks.datasets.paths import dataset_name
 
-# The modules of tasks.serving are imported locally: prometheus-client reads a variable then.
+# The modules of tasks.serving are imported when PROMETHEUS_MULTIPROC_DIR is set, which
+# prometheus-client reads at its import.
 
 SHORTEST_TOKEN = 16
 
@@ -40,20 +41,20 @@ def serve(
 
     A new champion takes over without a restart. Ctrl+C ends the server.
     """
-    token = _token(token_file, host)
     if replicas < 1:
         raise UserError(f"--replicas must be at least 1, but is {replicas}.")
     if feedback is not None and not os.access(feedback, os.W_OK | os.X_OK):
         raise UserError(f"--feedback {feedback} is not a folder that can be written. Create it.")
     with TemporaryDirectory(prefix="bidaflow-serve-") as temporary:
-        folders = [Path(temporary, name) for name in ("versions", "metrics")]
-        for folder in folders:
-            folder.mkdir()
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folders[1])
+        versions, metrics = (Path(temporary, name) for name in ("versions", "metrics"))
+        versions.mkdir()
+        metrics.mkdir()
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics)
         from tasks.serving.server import run_server
 
+        token = _token(token_file, host)
         name = f"bidaf-{dataset_name(dataset)}"
-        run_server(name, (host, port), replicas, token, feedback, folders[0])
+        run_server(name, (host, port), replicas, token, feedback, versions)
 
 
 def _token(file: Path | None, host: str) -> str | None:

@@ -15,7 +15,10 @@ from tests.factories.logged_models import MODEL_INPUT, save_untrained_model
 
 NAME = "bidaf-made"
 QUESTION = MODEL_INPUT[0]
-OTHER_TEXT = {"question": "Where is the café 🏮?", "context": "🏮 The café is by the quay. 🏮"}
+OTHER_TEXT = {
+    "question": "Where is the café 🏮?",
+    "context": "🏮 The café is by the quay, and the long market street of the town begins there. 🏮",
+}
 
 
 def serve_untrained(folder: Path, version: str = "1") -> Path:

@@ -120,9 +120,10 @@ def test_follows_the_champion_without_a_failed_request(server: Server) -> None:
 
 def test_broken_champion_does_not_take_over(server: Server) -> None:
     before = server.version()
+    assert metric(server, "bidaflow_follows_champion") == 1
     server.promote("3")
-    wait("the failure", lambda: metric(server, "bidaflow_follows_champion") == 0)
-    assert "version 3 can't be served" in server.log.read_text()
+    wait("the failure", lambda: "version 3 can't be served" in server.log.read_text())
+    wait("it in the metrics", lambda: metric(server, "bidaflow_follows_champion") == 0)
     assert server.version() == before
     server.promote("1")
     wait("version 1", lambda: server.version() == "1")
