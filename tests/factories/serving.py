@@ -17,7 +17,7 @@ NAME = "bidaf-made"
 QUESTION = MODEL_INPUT[0]
 OTHER_TEXT = {
     "question": "Where is the café 🏮?",
-    "context": "🏮 The café is by the quay, and the long market street of the town begins there. 🏮",
+    "context": "🏮 The café is by the quay, and the long street of the town begins there. 🏮",
 }
 
 
