@@ -19,7 +19,7 @@ from tasks.tracking import registry
 from tasks.tracking.client import reading_client, require_response
 
 POLL_SECONDS = 2.0  # between two looks at the alias, and at the version to answer with
-RETRY_SECONDS = 10.0  # after an error
+RETRY_SECONDS = 5.0  # after an error
 
 logger = logging.getLogger(__name__)
 
