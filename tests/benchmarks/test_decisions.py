@@ -10,7 +10,7 @@ def test_students_factor_keeps_the_level() -> None:
     assert students <= 0.05 < 0.08 < normal
 
 
-def test_champion_changes_less_if_other_articles_decide() -> None:
+def test_champion_changes_less_if_others_decide() -> None:
     """Validation has new questions each week."""
     stopping, everything = np.arange(30) < 10, np.ones(30, dtype=bool)
     today, divided = (

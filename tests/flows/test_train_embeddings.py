@@ -9,7 +9,7 @@ from mlflow.tracking import MlflowClient
 from prefect.exceptions import ParameterTypeError
 from prefect.utilities.callables import parameter_schema
 
-from flows.common import encoding as flow_file
+from flows.common import vectors as flow_file
 from flows.common.parameters import CorpusParameters, VectorParameters
 from flows.common.vectors import corpus_files, resolve_vectors, train_from_corpus
 from flows.train_embeddings import (
@@ -138,7 +138,9 @@ def test_rejects_unusable_start_before_reading_corpus(
     tmp_path: Path, text: Path, monkeypatch: pytest.MonkeyPatch, start: str, message: str
 ) -> None:
     (tmp_path / "other.txt").write_text("owl 1 2 3\n", encoding="utf-8")
-    monkeypatch.setattr(flow_file, "preparing_corpus", lambda *_: pytest.fail("the corpus is read"))
+    monkeypatch.setattr(
+        flow_file, "prepare_corpus_stage", lambda *_: pytest.fail("the corpus is read")
+    )
     corpus, small = CorpusParameters(files=[str(text)]), EmbeddingParameters(**SMALL)
     with pytest.raises(UserError, match=message):
         train_from_corpus(corpus, small, str(tmp_path / start))
@@ -160,7 +162,7 @@ def test_local_files_take_precedence_over_downloads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(flow_file, "fetching", lambda _: pytest.fail("a file is downloaded"))
+    monkeypatch.setattr(flow_file, "fetch_stage", lambda _: pytest.fail("a file is downloaded"))
     for name in ("glove.6B/glove.6B.100d.txt", "medquad/a.txt"):
         Path(name).parent.mkdir()
         Path(name).touch()

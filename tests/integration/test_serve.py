@@ -129,7 +129,7 @@ def test_broken_champion_does_not_take_over(server: Server) -> None:
     wait("version 1", lambda: server.version() == "1")
 
 
-def test_killed_replica_is_replaced_while_mlflow_is_away(server: Server) -> None:
+def test_killed_replica_is_replaced_without_mlflow(server: Server) -> None:
     """One retry answers: the new process needs no MLflow."""
     before, database = server.version(), server.root / "mlflow.db"
     database.rename(server.root / "away.db")

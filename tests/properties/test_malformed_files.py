@@ -103,7 +103,7 @@ def unreadable_files() -> Iterator[tuple[str, bytes]]:
     yield "not.json.zst", VALID
     yield "unknown.json", bz2.compress(VALID)
     yield "archive.json", archive(a=VALID)
-    for changes in ({"id": None}, {"context": None}, {"answers": None}, {"id": [None]}):
+    for changes in ({"id": None}, {"context": None}, {"id": [None]}):
         yield "rows.parquet", parquet(**changes)
     yield "rows.parquet", parquet()[:-5]
     yield "repeated.json", as_bytes(squad(question(), question()))

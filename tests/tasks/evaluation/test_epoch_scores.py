@@ -62,7 +62,7 @@ def test_no_threshold_without_validation(evaluated: EvaluatedSplit) -> None:
     assert scores["dev/avna"] == 25
 
 
-def test_articles_that_decide_have_no_part_in_the_choice_of_the_epoch(
+def test_deciding_articles_choose_no_epoch(
     evaluated: EvaluatedSplit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two of the three articles decide, which is enough here."""

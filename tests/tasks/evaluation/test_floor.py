@@ -32,6 +32,6 @@ def test_span_stays_in_the_first_sentence(tmp_path: Path) -> None:
     assert floor_f1(moved)[FIRST_SENTENCE][split.answerable].max() == 0
 
 
-def test_v1_questions_are_never_right_without_an_answer(tmp_path: Path) -> None:
+def test_v1_questions_need_an_answer(tmp_path: Path) -> None:
     split = load_split(write_split(tmp_path, answered_only=True))
     assert floor_f1(split)[NO_ANSWER] == pytest.approx(np.zeros(3))

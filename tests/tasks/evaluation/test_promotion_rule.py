@@ -219,7 +219,7 @@ def test_too_few_questions_never_decide(tmp_path: Path, champion: float | None) 
     assert "only 28 questions can decide, and 30 are needed, 2 more" in decision.reason
 
 
-def test_too_few_articles_promote_nothing_over_a_champion(tmp_path: Path) -> None:
+def test_too_few_articles_replace_no_champion(tmp_path: Path) -> None:
     decision = decided_on(tmp_path, 1, 0, articles=12, new=5)
     assert not decision.promoted
     assert "only 5 articles can decide, and 8 are needed, 3 more" in decision.reason
@@ -236,7 +236,7 @@ def test_articles_that_chose_the_epoch_do_not_decide(tmp_path: Path) -> None:
     assert decided.parts[0].questions == is_deciding(split).sum()
 
 
-def test_few_articles_can_still_decide_on_the_first_champion(tmp_path: Path) -> None:
+def test_few_articles_decide_on_a_first_champion(tmp_path: Path) -> None:
     split = load_split(ingest_articles_with_answers(tmp_path / "split", 5))
     new, perfect = np.ones((2, len(split)))
     decision = decide_promotion(split, new > 0, True, perfect, None, {}, PromotionRule())

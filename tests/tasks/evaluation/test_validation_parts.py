@@ -32,7 +32,7 @@ def base(tmp_path: Path) -> EvaluationSplit:
     return load_split(write_split(tmp_path))
 
 
-def test_articles_are_whole_and_keep_their_part_as_data_grow(base: EvaluationSplit) -> None:
+def test_articles_keep_their_part_as_data_grow(base: EvaluationSplit) -> None:
     few, many = [f"article {n}" for n in range(60)], [f"article {n}" for n in range(300)]
     parts = is_deciding(validation(base, many)).reshape(-1, 2)
     assert (parts[:, 0] == parts[:, 1]).all()

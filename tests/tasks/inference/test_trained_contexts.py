@@ -52,7 +52,7 @@ def test_contexts_of_a_copied_model_folder_are_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "chosen"), [({}, False), ({"patience": 2}, True), ({"stop_at_f1": 50.0}, True)]
 )
-def test_model_knows_whether_validation_chose_its_epoch(
+def test_model_knows_who_chose_its_epoch(
     tmp_path: Path, settings: dict[str, Any], chosen: bool
 ) -> None:
     variant = preset("baseline").with_changes(**settings)

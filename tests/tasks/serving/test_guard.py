@@ -52,7 +52,7 @@ def test_only_json_is_read(kind: str, server: TestClient) -> None:
     assert response.status_code == 415
 
 
-def test_token_is_required_except_for_probes_and_the_page(folder: Path) -> None:
+def test_token_is_required_except_for_probes_and_page(folder: Path) -> None:
     server = client(folder, TOKEN)
     for path in ("/", "/page.js", "/page.css", "/ping", "/health", "/metrics", "/v2/health/ready"):
         assert server.get(path, headers={"host": "models.example.org"}).status_code == 200, path

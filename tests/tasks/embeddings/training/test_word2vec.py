@@ -59,7 +59,7 @@ def test_progress_counts_the_words_read_in_all_epochs(
 
 
 @pytest.mark.parametrize("method", WORD2VEC)
-def test_error_while_the_corpus_is_read_ends_the_training(
+def test_error_of_the_corpus_ends_the_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     corpus = corpus_of(tmp_path, two_topic_sentences(50))

@@ -101,7 +101,7 @@ def test_joined_sets_are_named_and_checked() -> None:
 def test_joined_sets_have_no_subwords() -> None:
     joined = VectorParameters(source="glove-6b-50d+a.txt")
     assert vectors_for([preset("char")], joined) == joined
-    with pytest.raises(UserError, match="no common n-grams"):
+    with pytest.raises(UserError, match="has no n-grams"):
         vectors_for([preset("char").with_changes(unknown_words="subword")], joined)
 
 
