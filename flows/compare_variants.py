@@ -37,9 +37,9 @@ from flows.common.parameters import (
 )
 from flows.common.publish import (
     folder_of_run,
+    log_pages,
     publish_page,
     reports_folder,
-    update_index,
     url_of,
 )
 from flows.common.splits import ingest_dataset
@@ -52,7 +52,7 @@ from infra.masking import mask_secrets
 from infra.settings import settings
 from tasks.datasets.catalog import COMPARISONS
 from tasks.reports.comparison import Cell, compare
-from tasks.reports.run_report import REPORT, with_links_to, write_error_page
+from tasks.reports.run_report import REPORT, write_error_page
 from tasks.stages import compare_stage, error_report_stage
 from tasks.tracking import runs
 
@@ -198,7 +198,6 @@ def _publish_so_far(outcomes: Outcomes, seeds: Sequence[int], seconds: float) ->
         with TemporaryDirectory() as folder:
             compare(Path(folder), outcomes.cells, seeds, {}, outcomes.missing, at)
             page = publish_page(Path(folder) / PAGE, f"{_folder()}/{PAGE}")
-        update_index()
         get_run_logger().info(f"Results so far: {page}")
     except Exception as error:
         reason = mask_secrets(first_line(error))
@@ -263,22 +262,21 @@ def publish_comparison(
     made it at the same time.
     """
     report = publish_page(comparison.folder / PAGE, f"{_folder()}/{PAGE}")
-    update_index()
+    uri, url = settings().tracking_uri, url_of(report, None)
+    if not comparison.cached or runs.has_runs(uri, str(flow_run.id)):
+        for run_id in map(runs.parent_run_of, datasets):
+            url = url_of(report, run_id)
+            runs.log_artifacts(uri, run_id, [comparison.folder / "comparison.json"])
+            log_pages(run_id, report.parent)
+            runs.add_link(uri, run_id, f"[Comparison]({url})")
+            if complete:
+                runs.finish(uri, run_id, "FINISHED")
     create_markdown_artifact(
-        f"{comparison.facts['markdown']}\n[Page with the plot]({url_of(report)})",
+        f"{comparison.facts['markdown']}\n[Page with the plot]({url})",
         key="comparison",
         description="Scores of all variants. Gains have 95 % intervals over texts and seeds; "
         "* marks p < 0.05 after Holm's correction",
     )
-    uri = settings().tracking_uri
-    if not comparison.cached or runs.has_runs(uri, str(flow_run.id)):
-        page = with_links_to(report.read_text(encoding="utf-8"), url_of(report.parent))
-        for run_id in map(runs.parent_run_of, datasets):
-            runs.log_artifacts(uri, run_id, [comparison.folder / "comparison.json"])
-            runs.log_text(uri, run_id, PAGE, page)
-            runs.add_link(uri, run_id, f"[Comparison]({url_of(report)})")
-            if complete:
-                runs.finish(uri, run_id, "FINISHED")
     return {"rows": comparison.facts["rows"], "report": str(report)}
 
 

@@ -13,7 +13,7 @@ from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
 from flows.common.display_names import names_of_sets, require_unique
 from flows.common.failures import STATE_HOOKS, report_user_errors
-from flows.common.publish import publish_page
+from flows.common.publish import publish_page, url_of
 from flows.common.splits import ingest_texts
 from flows.common.vectors import find_vectors, warn_if_casing_differs
 from infra.artifacts.manifest import digest_of, read_manifest
@@ -120,13 +120,13 @@ def evaluate_embeddings(
     )
     file = publish_page(report.folder / "embeddings.html", page_name(names, inputs))
     outputs = dict(zip(names, evaluated, strict=True))
-    _log(outputs, inputs, lower_case, file)
+    run_id = _log(outputs, inputs, lower_case, file)
     metrics = {name: output.facts["metrics"] for name, output in outputs.items()}
     rows = _rows(metrics)
     create_table_artifact(
         rows,
         key="embeddings-evaluation",
-        description=f"Evaluation of word vectors. Report: {file}",
+        description=f"Evaluation of word vectors. [Report]({url_of(file, run_id)})",
     )
     return {
         "metrics": metrics,
@@ -191,8 +191,8 @@ def metric_title(metric: str) -> str:
 
 def _log(
     outputs: dict[str, Output], inputs: list[runs.InputDataset], lower_case: bool, page: Path
-) -> None:
-    """Log one MLflow run per set, below a parent run that holds the page."""
+) -> str:
+    """Log one MLflow run per set, below a parent run that has the page, and return its id."""
     uri = settings().tracking_uri
     parent = runs.parent_run_of(EMBEDDINGS)
     for name, output in outputs.items():
@@ -211,6 +211,7 @@ def _log(
         runs.finish(uri, run_id, "FINISHED")
     runs.log_artifacts(uri, parent, [page])
     runs.finish(uri, parent, "FINISHED")
+    return parent
 
 
 def announce(result: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from flows.common.parameters import (
     VocabularyParameters,
 )
 from flows.common.promote import promote_best
-from flows.common.publish import publish, update_index
+from flows.common.publish import publish
 from flows.train import announce, train_variants
 from infra.artifacts.in_use import stages_in_use, stages_of_newest_runs
 from infra.cluster.allotment import Resources
@@ -73,7 +73,6 @@ def remove_old_runs(dataset: str) -> None:
         retired = retire(uri, f"bidaflow/{dataset}", settings().keep_runs, in_use)
         if retired:
             removed = prune(uri)
-            update_index()
             get_run_logger().info(
                 f"Removed {len(retired)} old MLflow runs and {len(removed)} unused folders"
             )

@@ -83,10 +83,7 @@ def variables() -> dict[str, str]:
 def _of_running(services: processes.ServicesRecord) -> dict[str, str]:
     """Variables for the servers of `bidaflow up`: flows started by hand appear in its UI, and link
     to its pages, whatever ports it was started with. Without it, each starts its own server."""
-    urls = {
-        "PREFECT_API_URL": f"{services.prefect_url}/api",
-        "BIDAFLOW_REPORT_PAGES": services.reports_url,
-    }
+    urls = {"PREFECT_API_URL": f"{services.prefect_url}/api"}
     mlflow = urlsplit(services.mlflow_url)
     if mlflow.hostname == LOOPBACK and mlflow.port is not None:
         urls["BIDAFLOW_MLFLOW_PORT"] = str(mlflow.port)

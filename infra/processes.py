@@ -128,7 +128,6 @@ class ServicesRecord(BaseModel):
     services: dict[str, ProcessRecord]  # in start order
     prefect_url: str
     mlflow_url: str
-    reports_url: str
 
     def write(self) -> None:
         """Write the record atomically."""

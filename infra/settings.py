@@ -70,17 +70,11 @@ class Settings(BaseSettings):
 
     prefect_port: int = Field(4200, ge=1, le=65535, description="Port of the Prefect server.")
     mlflow_port: int = Field(5000, ge=1, le=65535, description="Port of the MLflow server.")
-    reports_port: int = Field(5100, ge=1, le=65535, description="Port of the reports' server.")
 
     mlflow_pages: str | None = Field(
         None,
         description="URL of MLflow's pages, for links. Empty: that of the server that records the "
         "runs.",
-    )
-    report_pages: str | None = Field(
-        None,
-        description="URL of the folder `reports` of the root, for links. Empty: that of the pages "
-        "that `bidaflow up` serves.",
     )
 
     node_groups: Json[list[NodeGroup]] | None = Field(
@@ -191,11 +185,6 @@ class Settings(BaseSettings):
     def mlflow_url(self) -> str:
         """URL of the MLflow server and UI that `bidaflow up` starts."""
         return f"http://{LOOPBACK}:{self.mlflow_port}"
-
-    @property
-    def reports_url(self) -> str:
-        """URL of the report pages: those that `bidaflow up` serves, if no other is set."""
-        return (self.report_pages or f"http://{LOOPBACK}:{self.reports_port}").rstrip("/")
 
     @property
     def tracking_uri(self) -> str:

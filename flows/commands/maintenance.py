@@ -9,7 +9,6 @@ from rich.table import Column, Table
 
 from flows.commands.terminal import table
 from flows.common.promote import promote_by_hand, roll_back
-from flows.common.publish import update_index
 from infra.settings import settings
 from tasks.datasets.paths import dataset_name
 from tasks.tracking import registry
@@ -30,7 +29,6 @@ def prune_data(
     console.print(_garbage_table(garbage))
     if yes:
         console.print(f"Removed {len(prune(uri))} of {len(garbage)}.")
-        update_index()
     else:
         console.print("Nothing was removed. To remove the listed data, run: bidaflow prune --yes")
 
@@ -69,7 +67,6 @@ def promote(
         return
     previous = f"; version {before.version} is now the previous champion" if before else ""
     print(f"Version {version.version} of {version.name} is now the champion{previous}.", flush=True)
-    update_index()  # after the message: if this fails, the command must not be repeated
 
 
 def rollback(
@@ -84,5 +81,4 @@ def rollback(
     require_server(settings().tracking_uri)
     restored, replaced = roll_back(name)
     other = f", instead of version {replaced.version}" if replaced else ""
-    print(f"Version {restored.version} of {name} is the champion again{other}.", flush=True)
-    update_index()  # after the message: if this fails, the command must not be repeated
+    print(f"Version {restored.version} of {name} is the champion again{other}.")

@@ -2,7 +2,6 @@
 
 import os
 from datetime import datetime
-from urllib.parse import urlsplit
 
 import httpx
 from rich.table import Table
@@ -13,7 +12,7 @@ from infra.masking import mask_secrets
 from infra.processes import ServicesRecord, read_record
 from infra.services.deployments import deploy as deploy_flows
 from infra.services.prefect_status import next_run, progress_of, require_access, responds
-from infra.settings import LOOPBACK, settings
+from infra.settings import settings
 from tasks.tracking import registry
 from tasks.tracking.orphaned_runs import ActiveRun, active_flow_runs
 
@@ -79,17 +78,11 @@ def _services(record: ServicesRecord | None) -> list[str | Table]:
 
 
 def _service_rows(record: ServicesRecord) -> list[tuple[str, str, str, str]]:
-    urls = {
-        "prefect": record.prefect_url,
-        "mlflow": record.mlflow_url,
-        "reports": record.reports_url,
-    }
+    urls = {"prefect": record.prefect_url, "mlflow": record.mlflow_url}
     rows = []
     for name, process in record.services.items():
         url = urls.get(name, "")
-        # Links can lead elsewhere, such as to a proxy.
-        here = urlsplit(url).hostname == LOOPBACK
-        state = "not responding" if here and not responds(url) else "running"
+        state = "not responding" if url and not responds(url) else "running"
         rows.append((name, state if process.alive else "stopped", str(process.pid), url))
     return rows
 

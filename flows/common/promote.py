@@ -70,23 +70,6 @@ class PromotionResult:
             "that neither trained a model nor chose its epoch."
         )
 
-    @property
-    def champion_f1(self) -> float | None:
-        """F1 of the champion after the decision, on the questions of the decision, 0 to 100; None
-        if they are unknown or too few."""
-        if self.decision is None or self.decision.overall is None:
-            return None
-        if self.decision.promoted:
-            return self.decision.overall.challenger
-        return self.decision.overall.champion if self.decision.parts else None
-
-    @property
-    def champion_title(self) -> str | None:
-        """Version and variant of the champion after the decision."""
-        promoted = self.decision is not None and self.decision.promoted
-        champion = self.challenger if promoted else self.champion
-        return registry.title(champion) if champion else None
-
 
 def verdict(challenger: RegisteredVersion, decision: Decision) -> str:
     """The decision on a version in one sentence."""

@@ -1,5 +1,4 @@
-"""`up` and `down`: the Prefect and MLflow servers, a server of the report pages, and a worker with
-all deployments, on loopback.
+"""`up` and `down`: the Prefect and MLflow servers, and a worker with all deployments, on loopback.
 
 `up` stays in the foreground, restarts services that die, and stops all of them on Ctrl-C. Logs,
 databases and process ids are kept under the root, so the next `up` has all earlier runs.
@@ -140,8 +139,10 @@ class Service:
 
 
 def services() -> tuple[Service, ...]:
-    """The Prefect, MLflow and reports servers and the worker, none of them started. MLflow's is not
-    among them if a variable names another one."""
+    """The Prefect and MLflow servers and the worker, none of them started.
+
+    MLflow's is not among them if a variable names another one.
+    """
     current = settings()
     python = [sys.executable, "-m"]
     prefect_server = Service(
@@ -154,11 +155,6 @@ def services() -> tuple[Service, ...]:
         [*python, "infra.services.mlflow_server"],
         partial(_responds, f"{current.mlflow_url}/health"),
     )
-    reports_server = Service(
-        "reports",
-        [*python, "infra.services.reports_server"],
-        partial(_accepts, current.reports_port),
-    )
     worker = Service(
         "worker",
         [*python, "prefect", "worker", "start", "--pool", current.work_pool, "--type", "process"],
@@ -166,7 +162,7 @@ def services() -> tuple[Service, ...]:
         needs=prefect_server,
     )
     own_mlflow = [mlflow_server] if _records_here() else []
-    return prefect_server, *own_mlflow, reports_server, worker
+    return prefect_server, *own_mlflow, worker
 
 
 def _records_here() -> bool:
@@ -226,7 +222,6 @@ def up() -> None:
     _require_free_port("BIDAFLOW_PREFECT_PORT", settings().prefect_port)
     if _records_here():
         _require_free_port("BIDAFLOW_MLFLOW_PORT", settings().mlflow_port)
-    _require_free_port("BIDAFLOW_REPORTS_PORT", settings().reports_port)
     os.environ["PREFECT_API_URL"] = f"{settings().prefect_url}/api"
     _handle_signals(signal.default_int_handler)
     everything = *servers, worker = services()
@@ -322,7 +317,6 @@ def _current_urls() -> dict[str, str]:
     return {
         "prefect_url": current.prefect_url,
         "mlflow_url": current.mlflow_url if _records_here() else mask_secrets(elsewhere),
-        "reports_url": current.reports_url,
     }
 
 
@@ -355,12 +349,6 @@ def _require_free_port(variable: str, port: int) -> None:
             ) from error
 
 
-def _accepts(port: int) -> bool:
-    """Whether a server accepts connections on a port of this machine."""
-    with socket.socket() as connection:
-        return connection.connect_ex((LOOPBACK, port)) == 0
-
-
 def _responds(url: str) -> bool:
     try:
         return httpx.get(url, timeout=5).is_success
@@ -371,8 +359,7 @@ def _responds(url: str) -> bool:
 def _urls(urls: Mapping[str, str]) -> str:
     return (
         f"Prefect   {urls['prefect_url']}   start flows, see runs and schedules\n"
-        f"MLflow    {urls['mlflow_url']}   compare runs (choose “Model training”)\n"
-        f"Reports   {urls['reports_url']}   scores, decisions and errors of each run\n"
+        f"MLflow    {urls['mlflow_url']}   compare runs (choose “Model training”), see reports\n"
         "Stop      Ctrl-C here, or bidaflow down"
     )
 

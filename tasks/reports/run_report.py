@@ -1,19 +1,16 @@
-"""The record of a flow run beside its report, and the pages that are made from such records.
+"""The pages of a flow run, and its record, with which later runs are compared.
 
 The record of a run is `<dataset>/<time>-<run>.json`. The folder of that name has its pages:
 report.html, and a page of errors for each variant. Garbage collection removes the folder with the
-run's models; the record stays. `<dataset>/index.html` shows all runs on a dataset, and `index.html`
-all datasets.
+run's models; the record stays.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from html import escape, unescape
-from itertools import groupby
 from pathlib import Path
-from urllib.parse import quote, urljoin
 
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ValidationError
@@ -27,11 +24,10 @@ from tasks.datasets.paths import LONGEST_NAME
 from tasks.evaluation.bootstrap import Gain, paired_gain
 from tasks.evaluation.evaluate import read_groups
 from tasks.evaluation.promotion_rule import Decision
-from tasks.reports.charts import MARKERS, line, plot
-from tasks.reports.html import View, render, write_page
+from tasks.reports.html import View, render
 from tasks.tracking.runs import flatten
 
-REPORT, INDEX = "report.html", "index.html"
+REPORT = "report.html"
 # Where a report and an error page show what is known only when the run ends.
 PLACE = "<!-- run -->"
 
@@ -64,22 +60,16 @@ class RunRecord(BaseModel, frozen=True):
     variants: list[VariantScores]
     decision: Decision | None
     sentence: str | None  # the decision in words
-    champion: str | None  # after the decision, with its version; None if nothing was decided
-    champion_f1: float | None  # on the questions of the decision
     commit: str | None
     command: str
     prefect_url: str | None
     mlflow_url: str
+    report_url: str  # of the report in MLflow, or of its file
 
     @property
     def folder(self) -> str:
         """The name of the run's folder."""
         return run_folder(self.started, self.name)
-
-    @property
-    def best(self) -> VariantScores:
-        """The variant with the best F1."""
-        return max(self.variants, key=lambda variant: variant.f1)
 
 
 def read_records(dataset: Path) -> list[RunRecord]:
@@ -94,7 +84,7 @@ def _readable_records(dataset: Path) -> Iterator[RunRecord]:
         except ValidationError as error:
             logger().warning(
                 f"{file}: not a valid record of a run ({error.error_count()} invalid fields). The "
-                "report pages leave the run out; remove the file to silence this warning."
+                "run is left out of comparisons; remove the file to silence this warning."
             )
 
 
@@ -128,25 +118,22 @@ def _write_with(page: Path, part: str, file: Path) -> None:
     write_atomically(file, page.read_text(encoding="utf-8").replace(PLACE, part, 1))
 
 
-def with_links_to(page: str, folder_url: str) -> str:
-    """A copy of a page whose relative links lead to the served folder, and which says so.
+def as_artifact(page: str, folder_url: str, file: Path) -> str:
+    """A copy of a page for MLflow, whose links to other pages lead to the artifacts at a URL.
 
     A <base> element would change the references inside of the page's drawings, too.
     """
 
     def absolute(link: re.Match[str]) -> str:
-        url = urljoin(f"{folder_url}/", unescape(link["target"]))
-        return f'<a href="{escape(url)}"'
+        target = unescape(link["target"])
+        return f'<a href="{escape(target if "://" in target else f"{folder_url}/{target}")}"'
 
     page = re.sub(r'<a href="(?P<target>[^"]*)"', absolute, page)
-    note = f"Links to other pages lead to {folder_url}, which <code>bidaflow up</code> serves."
+    note = (
+        "MLflow opens no links in this page: open them in a new tab, by the menu of the right "
+        f"mouse button. The page is also the file {escape(str(file))}."
+    )
     return page.replace("<main>", f'<main>\n<p class="note">{note}</p>', 1)
-
-
-def _link(dataset: Path, record: RunRecord) -> str | None:
-    """The address of a run's report, relative to the dataset's folder; None if it was removed."""
-    there = (dataset / record.folder / REPORT).is_file()
-    return quote(f"{record.folder}/{REPORT}") if there else None
 
 
 # The comparison with the run before
@@ -219,73 +206,3 @@ def _gain(before: VariantScores, now: VariantScores) -> Gain | None:
             pq.read_table(file, columns=["f1"])["f1"].to_numpy() for file in (old, new)
         )
         return paired_gain(100 * before_f1, 100 * f1, read_groups(new))
-
-
-# The pages of all runs
-
-
-def write_index(reports: Path, champions: Mapping[str, str]) -> None:
-    """Write the page of each dataset with runs, and the page of all datasets and other pages.
-
-    `champions` has the current champion of each dataset, such as "Version 3 (char)".
-    """
-    found = {folder.name: read_records(folder) for folder in sorted(reports.glob("*/"))}
-    datasets = {name: records for name, records in found.items() if records}
-    for name, records in datasets.items():
-        write_page(
-            reports / name / INDEX,
-            "history.html.j2",
-            dataset=name,
-            champion=champions.get(name),
-            runs=[(record, _link(reports / name, record)) for record in reversed(records)],
-            charts=_charts(records),
-            markers=list(MARKERS.values()),
-        )
-    write_page(
-        reports / INDEX,
-        "index.html.j2",
-        datasets=[
-            {
-                "name": name,
-                "runs": len(records),
-                "newest": records[-1],
-                "link": _link(reports / name, records[-1]),
-                "champion": champions.get(name),
-            }
-            for name, records in datasets.items()
-        ],
-        others=_other_pages(reports, datasets.keys()),
-    )
-
-
-def _other_pages(reports: Path, datasets: Iterable[str]) -> list[str]:
-    """Paths of the remaining pages: comparisons, checks, differences, word vectors."""
-    known = set(datasets)
-    pages = [
-        page.relative_to(reports)
-        for pattern in ("*.html", "*/*/comparison.html")
-        for page in reports.glob(pattern)
-    ]
-    return sorted(
-        page.as_posix() for page in pages if page.name != INDEX and page.parts[0] not in known
-    )
-
-
-def _charts(records: Sequence[RunRecord]) -> list[View]:
-    """The best variant's dev F1 and the champion's F1, by the number of the run.
-
-    The best variants have a line for each set of dev questions.
-    """
-    champion = [
-        (float(number), record.champion_f1)
-        for number, record in enumerate(records, start=1)
-        if record.champion_f1 is not None
-    ]
-    numbered = enumerate(records, start=1)
-    lines = [
-        line(0, "best variant of the run", "dev", [(float(n), run.best.f1) for n, run in runs])
-        for _, runs in groupby(numbered, key=lambda pair: pair[1].best.dev_digest)
-    ]
-    if champion:
-        lines.append(line(1, "champion", "questions of the decision", champion))
-    return [plot("F1 of each run", "run, oldest first", "F1, %", lines, whole_x=True)]

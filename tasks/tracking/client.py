@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from infra.errors import RetryableError, UserError
+from infra.processes import read_record
 from infra.settings import settings
 from infra.storage.mlflow_locations import follow_database
 
@@ -26,6 +27,13 @@ def run_url(uri: str, run_id: str) -> str:
     experiment_id = client_of(uri).get_run(run_id).info.experiment_id
     pages = settings().mlflow_pages or server_url(uri) or settings().mlflow_url
     return f"{pages.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}"
+
+
+def shows_pages(uri: str) -> bool:
+    """Whether a server shows the pages of the store's runs: `bidaflow up`, if it is a file."""
+    services = read_record()
+    is_up = services is not None and services.supervisor.alive
+    return bool(settings().mlflow_pages or server_url(uri) or is_up)
 
 
 def reading_client(uri: str) -> "MlflowClient | None":

@@ -88,12 +88,11 @@ def run_record(day: int, f1: dict[str, float] | None = None, **more: Any) -> Run
         "variants": variants,
         "decision": None,
         "sentence": None,
-        "champion": None,
-        "champion_f1": None,
         "commit": "0123abc",
         "command": "bidaflow retrain --data.dataset made",
         "prefect_url": f"http://127.0.0.1:4200/runs/flow-run/{day}",
         "mlflow_url": f"http://127.0.0.1:5000/#/runs/{day}",
+        "report_url": f"http://127.0.0.1:5000/#/runs/{day}/artifacts/report.html",
     }
     return RunRecord(**fields | more)
 

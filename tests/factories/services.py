@@ -70,7 +70,6 @@ class Services:
         ports = {
             "BIDAFLOW_PREFECT_PORT": str(free_port()),
             "BIDAFLOW_MLFLOW_PORT": str(free_port()),
-            "BIDAFLOW_REPORTS_PORT": str(free_port()),
         }
         self.root = root
         # `make -C` called from another folder leaves PWD at that folder.

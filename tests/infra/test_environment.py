@@ -47,11 +47,9 @@ def test_runs_link_to_the_running_servers(root: Path, mlflow: str, port: str | N
         services={},
         prefect_url="http://127.0.0.1:4300",
         mlflow_url=mlflow,
-        reports_url="http://127.0.0.1:5400",
     ).write()
     found = environment.variables()
     assert found["PREFECT_API_URL"] == "http://127.0.0.1:4300/api"
-    assert found["BIDAFLOW_REPORT_PAGES"] == "http://127.0.0.1:5400"
     assert found.get("BIDAFLOW_MLFLOW_PORT") == port
 
 

@@ -74,7 +74,6 @@ def service(root: Path) -> Iterator[subprocess.Popen[bytes]]:
         services={"worker": record},
         prefect_url="http://127.0.0.1:4300",
         mlflow_url="http://127.0.0.1:5300",
-        reports_url="",
     ).write()
     yield child
     child.kill()

@@ -135,9 +135,3 @@ def test_node_groups_are_read_from_json(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("BIDAFLOW_NODE_GROUPS", '[{"cpus": 0, "nodes": 2}]')
     with pytest.raises(UserError, match=r"BIDAFLOW_NODE_GROUPS is invalid: .* to 1, got 0"):
         settings()
-
-
-def test_links_lead_to_the_pages_that_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert settings().reports_url == "http://127.0.0.1:5100"
-    monkeypatch.setenv("BIDAFLOW_REPORT_PAGES", "s3://bucket/root/reports/")
-    assert settings().reports_url == "s3://bucket/root/reports"

@@ -61,12 +61,19 @@ def test_all_variants_and_seeds_are_in_one_table(
     for variant in rows:
         assert f'href="{variant}.html"' in report.read_text(encoding="utf-8")
         assert 'href="report.html"' in (report.parent / f"{variant}.html").read_text("utf-8")
-    kept = Path(client.download_artifacts(parent.info.run_id, "comparison.html"))
-    run = Path(compared["report"]).parent.name
-    served = rf'href="http://127\.0\.0\.1:\d+/comparisons/{run}/{link}"'
-    assert re.search(served, kept.read_text(encoding="utf-8"))
-    kept = Path(client.download_artifacts(parent.info.run_id, "comparison.json"))
-    summary = json.loads(kept.read_text(encoding="utf-8"))
+    kept = {
+        name: Path(client.download_artifacts(parent.info.run_id, name))
+        for name in ("comparison.html", "comparison.json")
+    }
+    logged = rf'href="http://127\.0\.0\.1:\d+/\S+/runs/{parent.info.run_id}/artifacts/{link}"'
+    assert re.search(logged, kept["comparison.html"].read_text(encoding="utf-8"))
+    below = Path(client.download_artifacts(parent.info.run_id, link)).read_text(encoding="utf-8")
+    assert f"/artifacts/{Path(link).parent}/baseline.html" in below
+    summary = json.loads(kept["comparison.json"].read_text(encoding="utf-8"))
+    assert summary["seeds"] == SEEDS
+    for row in summary["rows"]:
+        assert row["f1"]["mean"] == pytest.approx(mean(row["f1"]["values"]))
+        assert row["cell"]["variant"] in page and len(row["f1"]["values"]) == 2
     (artifact,) = artifacts("comparison")
     for row in rows.values():
         assert f"| {' | '.join(row.values())} |" in artifact["data"]

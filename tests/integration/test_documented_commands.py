@@ -61,13 +61,12 @@ class Folder:
         for name in ("Makefile", "pyproject.toml", "constraints.txt"):
             (path / name).symlink_to(CHECKOUT / name)
         (path / ".venv").symlink_to(sys.prefix)
-        ports = (4200, 4300, 5000, 5001, 5002, 5100, 5300)
+        ports = (4200, 4300, 5000, 5001, 5002, 5300)
         self.ports = {str(port): str(free_port()) for port in ports}
         self.environment = environment_for(
             path / ".bidaflow",
             BIDAFLOW_PREFECT_PORT=self.ports["4200"],
             BIDAFLOW_MLFLOW_PORT=self.ports["5000"],
-            BIDAFLOW_REPORTS_PORT=self.ports["5100"],
             BIDAFLOW_MIRROR=str(mirror),
             PATH=f"{path}/.venv/bin:{os.environ['PATH']}",
             HOME=str(path),

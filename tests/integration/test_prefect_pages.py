@@ -72,8 +72,8 @@ def test_notifies_of_promotions_refusals_and_failures(
 ) -> None:
     promoted = wait("the promotion", lambda: receiver.text_with("seen: new champion"))
     assert "Version 1 (char) is now the champion: there was no champion before." in promoted
-    (report,) = re.findall(r"^Report: (http://127\.0\.0\.1:\S+/report\.html)$", promoted, re.M)
-    assert send_request("GET", report).is_success
+    (report,) = re.findall(r"^Report: (http://127\.0\.0\.1:\S+)$", promoted, re.M)
+    assert report.endswith(f"/runs/{finished.mlflow_id}/artifacts/report.html")
     assert finished.run_id in promoted
 
     refused = server.start(parameters(dataset, 2, promotion={"min_gain": 100}))
@@ -178,8 +178,6 @@ def test_no_page_requests_anything_outside(
         run: "dev/f1",
         f"{mlflow}/#/models": "bidaf-seen",
         f"{mlflow}/#/settings/general": "Enable telemetry",
-        services.record.reports_url: "seen",
-        f"{services.record.reports_url}/seen/index.html": "F1",
     }
     for url, text in texts.items():
         tab.goto(url)
@@ -212,3 +210,20 @@ def test_links_lead_from_prefect_to_mlflow_and_back(
     tab.goto(str(tab.get_by_role("link", name="Prefect flow run").first.get_attribute("href")))
     tab.get_by_text("Completed").first.wait_for()
     assert finished.run_id in tab.url and name in tab.locator("body").inner_text()
+
+
+@pytest.mark.browser
+def test_links_lead_to_the_report_and_its_pages_in_mlflow(
+    server: Server, finished: Finished, tab: Page
+) -> None:
+    """MLflow shows a report in a frame that runs scripts, but opens no links."""
+    (url,) = re.findall(r"\((http\S+)\)", server.artifacts(finished.run_id)["report"])
+    tab.goto(url)
+    report = tab.frame_locator("iframe")
+    report.get_by_role("heading", name="This run").wait_for()
+    assert report.locator("figure svg").first.bounding_box()
+    report.get_by_text("MLflow opens no links in this page").wait_for()
+    errors = report.get_by_role("link", name="errors").first.get_attribute("href")
+    tab.goto(str(errors))
+    tab.reload()  # only the fragment of the address has changed
+    tab.frame_locator("iframe").get_by_role("link", name="all variants of this run").wait_for()

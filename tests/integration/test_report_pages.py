@@ -16,7 +16,7 @@ from tasks.evaluation.evaluate import load_split, read_predictions
 from tasks.evaluation.promotion_rule import Decision, SliceComparison
 from tasks.reports.embeddings_report import write_embeddings_report
 from tasks.reports.error_report import write_error_report
-from tasks.reports.run_report import write_index, write_run
+from tasks.reports.run_report import write_run
 from tasks.reports.variant_result import VariantResult
 from tests.factories.browser import new_tab
 from tests.factories.http_server import http_server
@@ -60,7 +60,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def write_pages(root: Path) -> dict[str, str]:
-    """Write two runs on a dataset, the pages of all runs, and one about word vectors."""
+    """Write eight runs on a dataset, and a page about word vectors."""
     reports = root / "reports"
     (root / "dev").mkdir()
     split = load_split(write_split(root / "dev"))
@@ -105,10 +105,8 @@ def write_pages(root: Path) -> dict[str, str]:
             sentence=f"Version {day} (char) was not promoted: {reason}."
             if day > 1
             else "Version 1 (char) is now the champion: there was no champion before.",
-            champion_f1=51.0,
         )
         write_run(reports / "own", record, report, dict.fromkeys(NAMES, errors))
-    write_index(reports, {"own": "Version 1 (char)"})
     sets = {
         name: vector_evaluation(root / name, {"MEN": (f1, 0.9)}, 0.9)
         for name, f1 in (("glove-6b-50d", 0.4), ("fasttext-trained-here", 0.6))
@@ -119,8 +117,6 @@ def write_pages(root: Path) -> dict[str, str]:
     return {
         "report": f"{folder}/report.html",
         "errors": f"{folder}/char.html",
-        "history": "own/index.html",
-        "index": "index.html",
         "vectors": "vectors-two.html",
     }
 
@@ -132,7 +128,7 @@ def tab(request: pytest.FixtureRequest, chromium: Browser) -> Iterator[Page]:
     opened.close()
 
 
-KINDS = ["report", "errors", "history", "index", "vectors"]
+KINDS = ["report", "errors", "vectors"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -180,13 +176,12 @@ def test_relative_links_resolve(site: Site, tab: Page, kind: str) -> None:
 
 def test_columns_that_link_on_are_in_sight(site: Site, chromium: Browser) -> None:
     tab = new_tab(chromium, *SIZES["desktop"])
-    for kind in ("report", "history"):
-        tab.goto(site.url + site.pages[kind])
-        for link in tab.locator("table a").all():
-            box = link.bounding_box()
-            assert box is not None and box["x"] + box["width"] < 1280
-            frame = link.locator("xpath=ancestor::*[contains(@class, 'scroll')]").bounding_box()
-            assert frame is not None and box["x"] + box["width"] <= frame["x"] + frame["width"]
+    tab.goto(site.url + site.pages["report"])
+    for link in tab.locator("table a").all():
+        box = link.bounding_box()
+        assert box is not None and box["x"] + box["width"] < 1280
+        frame = link.locator("xpath=ancestor::*[contains(@class, 'scroll')]").bounding_box()
+        assert frame is not None and box["x"] + box["width"] <= frame["x"] + frame["width"]
     tab.close()
 
 
@@ -199,10 +194,9 @@ def test_tables_of_vectors_are_in_sight(site: Site, chromium: Browser) -> None:
 
 
 def test_charts_of_f1_say_where_their_axis_starts(site: Site, tab: Page) -> None:
-    for kind in ("report", "history"):
-        tab.goto(site.url + site.pages[kind])
-        chart = tab.locator("figure", has=tab.locator("figcaption", has_text="F1")).first
-        assert "The vertical axis starts at" in chart.inner_text()
+    tab.goto(site.url + site.pages["report"])
+    chart = tab.locator("figure", has=tab.locator("figcaption", has_text="F1")).first
+    assert "The vertical axis starts at" in chart.inner_text()
 
 
 def test_error_page_shows_ids_counts_and_a_link_back(site: Site, tab: Page) -> None:

@@ -194,11 +194,14 @@ def test_runs_are_compared(screen: Screen, guide: Guide, server: Server, data: P
     screen.click(guide("Compare"))
     screen.tab.get_by_text("Comparing 2 Runs").wait_for()
 
-    screen.tab.goto(server.services.record.reports_url)
-    screen.click(guide("tickets"))
-    expect(screen.tab.locator("body")).to_contain_text("is now the champion")
-    screen.take_picture("reports")
-    screen.take_picture("reports-phone", PHONE)
+    (newest, *_) = server.runs()
+    (parent,) = server.mlflow_runs(str(newest["id"]), "parent")
+    run = f"experiments/{parent.info.experiment_id}/runs/{parent.info.run_id}"
+    screen.tab.goto(f"{server.services.record.mlflow_url}/#/{run}")
+    screen.click(guide("Artifacts"))
+    screen.click(guide("report.html"))
+    report = screen.tab.frame_locator("iframe").locator("body")
+    expect(report).to_contain_text("Compared with the champion before")
 
 
 def test_vectors_are_trained_and_used(
@@ -216,7 +219,7 @@ def test_vectors_are_trained_and_used(
     submit(screen, server, "train-embeddings")
     reports = server.services.root / "reports"
     (page,) = reports.glob("vectors-*.html")
-    screen.tab.goto(f"{server.services.record.reports_url}/{page.name}")
+    screen.tab.goto(page.as_uri())
     screen.take_picture("vectors")
     screen.take_picture("vectors-phone", PHONE)
 

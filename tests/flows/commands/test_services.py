@@ -15,7 +15,7 @@ from prefect.settings import PREFECT_API_URL
 from flows.commands.services import status
 from infra.errors import UserError
 from infra.masking import mask_secrets
-from infra.processes import ProcessRecord, ServicesRecord, read_record, record_process
+from infra.processes import ProcessRecord, ServicesRecord, record_process
 from infra.services import prefect_status
 from infra.services.prefect_status import next_run
 from infra.services.supervisor import down
@@ -106,7 +106,6 @@ def record_services(supervisor: ProcessRecord, **services: ProcessRecord) -> Non
         services=services,
         prefect_url=f"http://127.0.0.1:{port}",
         mlflow_url=f"http://127.0.0.1:{port}",
-        reports_url=f"http://127.0.0.1:{port}",
     ).write()
 
 
@@ -117,10 +116,7 @@ def ended() -> ProcessRecord:
 
 def test_status_tells_services_apart(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     alive = record_process(os.getpid())
-    record_services(alive, prefect=alive, mlflow=ended(), worker=alive, reports=alive)
-    record = read_record()
-    assert record is not None
-    record.model_copy(update={"reports_url": "s3://results/reports"}).write()
+    record_services(alive, prefect=alive, mlflow=ended(), worker=alive)
     status()
     shown = capsys.readouterr().out
     rows = [line.replace("│", " ").split() for line in shown.splitlines()]
@@ -131,7 +127,6 @@ def test_status_tells_services_apart(root: Path, capsys: pytest.CaptureFixture[s
         ["mlflow", "stopped", str(ended().pid)]
     ]
     assert ["worker", "running", str(os.getpid())] in rows
-    assert ["reports", "running", str(os.getpid()), "s3://results/reports"] in rows
     assert (
         "Next run   unknown, as the request to Prefect failed: `bidaflow doctor` says why" in shown
     )

@@ -40,11 +40,7 @@ def test_both_servers_answer_at_printed_urls(services: Services) -> None:
 
 
 def test_pages_load_nothing_from_elsewhere(services: Services) -> None:
-    for url in (
-        services.record.prefect_url,
-        services.record.mlflow_url,
-        services.record.reports_url,
-    ):
+    for url in (services.record.prefect_url, services.record.mlflow_url):
         policy = httpx.get(url, timeout=ANSWER_SECONDS).headers["content-security-policy"]
         sources = policy.removeprefix("default-src ").split()
         hosts = {urlsplit(source).hostname for source in sources if "//" in source}
@@ -95,9 +91,7 @@ def test_waits_for_the_server_that_up_starts(
     serve = f"{sys.executable} -m http.server {port} --bind 127.0.0.1 --directory {root}"
     starting = subprocess.Popen(["sh", "-c", f"sleep 1; exec {serve}"], stderr=subprocess.DEVNULL)
     supervising = record_process(starting.pid)
-    ServicesRecord(
-        supervisor=supervising, services={}, prefect_url=url, mlflow_url=url, reports_url=url
-    ).write()
+    ServicesRecord(supervisor=supervising, services={}, prefect_url=url, mlflow_url=url).write()
     wait_for_started_server("http://127.0.0.1:1/api")
     assert capsys.readouterr().err == "", "another server is not waited for"
     wait_for_started_server(f"{url}/api")
@@ -110,9 +104,7 @@ def test_waits_for_the_server_that_up_starts(
 def test_waits_no_longer_than_up_lives(root: Path) -> None:
     url, starting = f"http://127.0.0.1:{free_port()}", subprocess.Popen(["sleep", "2"])
     supervising = record_process(starting.pid)
-    ServicesRecord(
-        supervisor=supervising, services={}, prefect_url=url, mlflow_url=url, reports_url=url
-    ).write()
+    ServicesRecord(supervisor=supervising, services={}, prefect_url=url, mlflow_url=url).write()
     wait_for_started_server(f"{url}/api")
     assert starting.poll() == 0, "until then, it has waited"
 
@@ -133,11 +125,7 @@ def test_status_shows_the_running_services(services: Services) -> None:
     assert re.search(r"^Next run   retrain, Mon \S+ 03:00 Europe/London$", printed, re.MULTILINE)
     rows = [line.replace("│", " ").split() for line in printed.splitlines()]
     record = services.record
-    urls = {
-        "prefect": [record.prefect_url],
-        "mlflow": [record.mlflow_url],
-        "reports": [record.reports_url],
-    }
+    urls = {"prefect": [record.prefect_url], "mlflow": [record.mlflow_url]}
     for name, process in record.services.items():
         assert [name, "running", str(process.pid), *urls.get(name, [])] in rows
 

@@ -1,8 +1,7 @@
-"""Records of runs, and the pages that are made from them."""
+"""The pages of runs, and their records."""
 
 import json
 import re
-import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,11 @@ from infra.artifacts.manifest import stages_folder
 from tasks.evaluation.bootstrap import Gain
 from tasks.evaluation.promotion_rule import Decision, SliceComparison
 from tasks.reports.run_report import (
-    INDEX,
     PLACE,
     RunRecord,
+    as_artifact,
     read_records,
     run_folder,
-    with_links_to,
-    write_index,
     write_run,
 )
 from tests.factories.html import Page, visible_text
@@ -81,7 +78,7 @@ def test_a_second_write_of_a_run_replaces_the_first(reports: Path) -> None:
     write(reports, run_record(1, {"char": 10.0}))
     write(reports, run_record(1, {"char": 20.0}))
     (record,) = read_records(reports / "made")
-    assert record.best.f1 == 20
+    assert record.variants[0].f1 == 20
 
 
 def test_folder_name_is_valid_for_any_run_name() -> None:
@@ -124,10 +121,7 @@ def test_report_compares_with_the_run_before(reports: Path) -> None:
     text = write(reports, run_record(3))
     assert "Compared with the run before, run-1 of 2026-03-02" in visible_text(text)
     assert re.search(r"char 51\.0 53\.0 \+33\.3 −56\.3 to \+78\.1", visible_text(text))
-    row = run_record(1).folder
-    assert f'href="../index.html#{row}"' in text
-    write_index(reports, {})
-    assert f'id="{row}"' in (reports / "made" / "index.html").read_text(encoding="utf-8")
+    assert f'href="{run_record(1).mlflow_url}"' in text
 
 
 def test_report_says_what_changed_since_the_run_before(reports: Path) -> None:
@@ -158,59 +152,6 @@ def test_without_common_questions_no_gain_is_shown(reports: Path, change: str) -
     assert "–: the runs answered different questions" in text
 
 
-def test_history_lists_runs_and_the_index_datasets(reports: Path) -> None:
-    promoted = Decision(True, "there was no champion before", [])
-    write(
-        reports,
-        run_record(
-            1, decision=promoted, sentence="Version 1 is now the champion.", champion_f1=51.0
-        ),
-    )
-    write(reports, run_record(2))
-    write(reports, run_record(3, dataset="other"))
-    (reports / "vectors-x.html").write_text("x")
-    write_index(reports, {"made": "Version 1 (char)"})
-    history = visible_text(page_of(reports / "made" / INDEX))
-    assert history.index("run-2") < history.index("run-1")
-    assert "Version 1 is now the champion." in history and "Version 1 (char)" in history
-    assert "The vertical axis starts at" in history
-    index = visible_text(page_of(reports / INDEX))
-    assert "made Version 1 (char) 2 run-2 , F1 52.0" in index
-    assert "other none 1 run-3 , F1 53.0" in index and "vectors-x.html" in index
-    for file in reports.rglob(INDEX):
-        assert_links_resolve(file)
-
-
-@pytest.mark.parametrize("digests", ["aaa", "aab", "aba"])
-def test_line_breaks_where_the_dev_questions_change(reports: Path, digests: str) -> None:
-    for day, digest in enumerate(digests, start=1):
-        record = run_record(day)
-        variants = [record.best.model_copy(update={"dev_digest": digest})]
-        write(reports, record.model_copy(update={"variants": variants}))
-    write_index(reports, {})
-    page = page_of(reports / "made" / INDEX)
-    lines = page.partition('aria-label="F1 of each run')[2].partition('"')[0].count("last value")
-    assert lines == {"aaa": 1, "aab": 2, "aba": 3}[digests]
-    assert ("Where the line breaks" in page) == (lines > 1)
-    assert page.count("best variant of the run, dev</li>") == 1, "in the legend"
-
-
-def test_history_keeps_a_run_whose_pages_were_removed(reports: Path) -> None:
-    for day in (1, 2):
-        write(reports, run_record(day))
-    shutil.rmtree(reports / "made" / run_record(1).folder)
-    write_index(reports, {})
-    assert "run-1 report removed with its models" in visible_text(page_of(reports / "made" / INDEX))
-    assert_links_resolve(reports / "made" / INDEX)
-    assert "run-1" not in re.findall(r"<a [^>]*>([^<]*)</a>", page_of(reports / "made" / INDEX))
-
-
-def test_index_of_no_run_says_so(reports: Path) -> None:
-    reports.mkdir(parents=True)
-    write_index(reports, {})
-    assert "No run has ended yet." in visible_text(page_of(reports / INDEX))
-
-
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"name": "older"}'])
 def test_unreadable_record_leaves_out_its_run_alone(
     reports: Path, content: str, caplog: pytest.LogCaptureFixture
@@ -219,8 +160,6 @@ def test_unreadable_record_leaves_out_its_run_alone(
     broken = reports / "made" / "2026-01-01-0000-broken.json"
     broken.write_text(content)
     write(reports, run_record(2))
-    write_index(reports, {})
-    assert "run-2" in page_of(reports / "made" / INDEX)
     assert [record.name for record in read_records(reports / "made")] == ["run-1", "run-2"]
     assert str(broken) in caplog.text
 
@@ -235,29 +174,21 @@ def test_hostile_names_are_escaped(reports: Path) -> None:
     report = ""
     for day in (1, 2):
         report = write(reports, run_record(day, **hostile))
-    write_index(reports, {hostile["dataset"]: HOSTILE})
-    for text in (report, *(page_of(file) for file in reports.rglob(INDEX))):
-        assert "<script>" not in text and "alert(1)" in text
+    assert "<script>" not in report and "alert(1)" in report
     for file in reports.rglob("*.html"):
-        if file.parent.parent == reports or file.name == INDEX:
-            assert_links_resolve(file)
+        assert_links_resolve(file)
 
 
-def test_links_of_a_copy_lead_to_the_served_pages() -> None:
-    links = (
-        "char.html",
-        "../index.html",
-        "../r%C3%A4t/x.html?a=1&amp;b",
-        "http://other:1/#/runs/2",
-    )
+def test_links_of_an_artifact_lead_to_artifacts() -> None:
+    links = ("char.html", "1/r%C3%A4t.html?a=1&amp;b", "http://other:1/#/runs/2")
     drawing = '<svg><defs><path id="m1"></path></defs><use xlink:href="#m1"></use></svg>'
     anchors = "".join(f'<a href="{link}">x</a>' for link in links)
-    page = with_links_to(f"<main>{anchors}{drawing}</main>", "http://127.0.0.1:1/own/run")
+    artifacts = "http://127.0.0.1:1/#/experiments/1/runs/a/artifacts"
+    page = as_artifact(f"<main>{anchors}{drawing}</main>", artifacts, Path("/root/<report>.html"))
     assert drawing in page
     assert re.findall(r'<a href="([^"]*)"', page) == [
-        "http://127.0.0.1:1/own/run/char.html",
-        "http://127.0.0.1:1/own/index.html",
-        "http://127.0.0.1:1/own/r%C3%A4t/x.html?a=1&amp;b",
+        f"{artifacts}/char.html",
+        f"{artifacts}/1/r%C3%A4t.html?a=1&amp;b",
         "http://other:1/#/runs/2",
     ]
-    assert "bidaflow up serves" in visible_text(page)
+    assert "the file /root/<report>.html" in visible_text(page)
