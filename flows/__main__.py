@@ -9,9 +9,10 @@ from typing import Any
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from flows.options import as_typed, explained, read_options
-from infra.errors import UserError
+from infra.errors import UserError, fault_of_machine
 from infra.own_packages import foreign_package
 from infra.settings import settings
+from infra.storage.free_space import require_free_space
 from infra.storage.root_format import require_format
 
 # Each command is imported only when it is called: Prefect and torch take seconds to load.
@@ -97,7 +98,7 @@ def prepare_server(words: Sequence[str]) -> None:
     none is named, start one, and import the command meanwhile.
 
     Raises:
-        UserError: the named server does not respond, or refuses access.
+        UserError: the named server does not respond, or refuses access, or the disk is full.
     """
     commands = COMMANDS[PIPELINE] | {f"embeddings {name}": c for name, c in EMBEDDINGS.items()}
     if settings().address is not None and "PREFECT_API_URL" in os.environ:
@@ -106,6 +107,7 @@ def prepare_server(words: Sequence[str]) -> None:
     name = " ".join(words[: 2 if words[:1] == ["embeddings"] else 1])
     if name not in commands or {"--help", "-h"} & set(words):
         return
+    require_free_space()
     if api := os.environ.get("PREFECT_API_URL"):
         from infra.services.prefect_status import require_access
         from infra.services.supervisor import wait_for_started_server
@@ -145,7 +147,7 @@ def main() -> None:
     except Exception as error:
         from tasks.tracking.client import denied
 
-        if (refusal := denied(error)) is None:
+        if (refusal := denied(error) or fault_of_machine(error)) is None:
             raise
         sys.exit(f"\n{refusal}")
 

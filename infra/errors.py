@@ -1,9 +1,13 @@
 """Errors that users see as one message instead of a traceback."""
 
+import errno
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 from infra.masking import mask_secrets
+
+# What torch says about a GPU and about a CPU, in a RuntimeError.
+_NO_MEMORY = ("CUDA out of memory", "DefaultCPUAllocator: can't allocate memory")
 
 
 class UserError(Exception):
@@ -20,7 +24,42 @@ class RetryableError(UserError):
     """A failure that may be gone when the same run is tried again; Prefect may retry it."""
 
 
-def first_line(error: Exception) -> str:
+def fault_of_machine(error: BaseException) -> UserError | None:
+    """What to do about a full disk, a file that can't be written, a locked database or a lack of
+    memory that caused an error; None for other errors."""
+    causes = [error]
+    while cause := causes[-1].__cause__ or causes[-1].__context__:
+        causes.append(cause)
+    return next((fault for cause in causes if (fault := _fault(cause))), None)
+
+
+def _fault(error: BaseException) -> UserError | None:
+    message = str(error)
+    number = error.errno if isinstance(error, OSError) else None
+    if number in (errno.ENOSPC, errno.EDQUOT) or "database or disk is full" in message:
+        return UserError(
+            f"The disk is full: {first_line(error)}. Free some space, for example by `bidaflow "
+            "prune --yes`, and run the same command again: it resumes."
+        )
+    if isinstance(error, OSError) and number in (errno.EROFS, errno.EACCES):
+        return UserError(
+            f"{error.filename or 'A file'} can't be written: {error.strerror}. Change its "
+            "permissions, or set BIDAFLOW_ROOT to a folder that you can write to."
+        )
+    if "database is locked" in message:
+        return RetryableError(
+            "A database below the storage root is locked by another program. Run the same command "
+            "again when that has ended: it resumes."
+        )
+    if isinstance(error, MemoryError) or any(words in message for words in _NO_MEMORY):
+        return UserError(
+            f"Out of memory: {first_line(error) or type(error).__name__}. Lower "
+            "--training.batch-size or --training.max-context-tokens, and run the command again."
+        )
+    return None
+
+
+def first_line(error: BaseException) -> str:
     """The first line of an error's message, without a final dot and the number of S3's request."""
     return str(error).strip().partition("\n")[0].partition(" (Request ID")[0].rstrip(".")
 

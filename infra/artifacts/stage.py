@@ -41,11 +41,12 @@ from infra.artifacts.manifest import (
 )
 from infra.artifacts.remote import fetch, is_published, publish
 from infra.artifacts.staging import new_folder
-from infra.errors import RetryableError, UserError
+from infra.errors import RetryableError, UserError, fault_of_machine
 from infra.heartbeat import step
 from infra.own_packages import PACKAGES, foreign_package
 from infra.run_logger import logger
 from infra.settings import CHECKOUT
+from infra.storage.free_space import require_free_space
 from infra.storage.root_format import require_format
 
 P = ParamSpec("P")
@@ -241,6 +242,12 @@ class Stage(Generic[P]):
                 raise
             except UserError as error:
                 return Failed(name=REFUSED, message=str(error))
+            except Exception as error:
+                if (fault := fault_of_machine(error)) is None:
+                    raise
+                if isinstance(fault, RetryableError):
+                    raise fault from error
+                return Failed(name=REFUSED, message=str(fault))
             if not exists:
                 logger().info(f"Done: {task_run.name}")
         return {"folder": f"stages/{self.name}/{key}", "found": exists}
@@ -254,6 +261,7 @@ class Stage(Generic[P]):
         return found
 
     def _build(self, final: Path, inputs: dict[str, Any]) -> None:
+        require_free_space()
         self._require_unchanged_code()
         with new_folder(final) as folder:
             start = time.perf_counter()

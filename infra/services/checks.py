@@ -1,7 +1,6 @@
 """The checks of `bidaflow doctor`: each service and limit that a run depends on, seen from here."""
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from infra.errors import UserError, first_line
 from infra.masking import mask_secrets
 from infra.services import prefect_status
 from infra.settings import CHECKOUT, settings
+from infra.storage.free_space import free_bytes
 from infra.storage.root_format import read_format
 from infra.storage.store import require_store
 
@@ -84,10 +84,8 @@ def _finding(error: UserError) -> Finding:
 
 
 def _check_space() -> Finding:
-    folder = settings().root.resolve()
-    existing = next(path for path in (folder, *folder.parents) if path.exists())
-    free = shutil.disk_usage(existing).free
-    text = f"{free / 10**9:.0f} GB below {existing}"
+    free = free_bytes()
+    text = f"{free / 10**9:.0f} GB for {settings().root.resolve()}"
     if free >= MIN_FREE_BYTES:
         return text, None
     to_do = "Free some space, or run `bidaflow prune`"

@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,7 +36,7 @@ from torch import nn
 from infra.artifacts.node_cache import portable
 from infra.cluster.allotment import Allotment
 from infra.cluster.ray_cluster import is_remote, nodes, receiving
-from infra.errors import UserError, first_line
+from infra.errors import RetryableError, UserError, fault_of_machine, first_line
 from infra.progress import Progress
 from infra.reporting.progress_reporter import ProgressReporter
 from infra.settings import settings
@@ -110,6 +110,8 @@ def run_workers(
         UserError: a worker returned an error message, Ray Train's controller died, or Ray ended the
             training because a machine had no memory left.
     """
+    fault = _fault_of(run_config)
+    fault.remove()
     try:
         with (
             ProgressReporter(title) as reporter,
@@ -118,8 +120,10 @@ def run_workers(
         ):
             reporter.log(f"{title}: starting {allotment}.")
             result = TorchTrainer(
-                worker,
+                _work,
                 train_loop_config={
+                    "worker": worker,
+                    "fault": fault,
                     "job": portable(job),
                     "allotment": allotment,
                     "send": send,
@@ -146,12 +150,64 @@ def run_workers(
             "The Ray Train controller died (out of memory, or killed). Rerun the flow to resume "
             "the training from its last checkpoint."
         ) from error
+    if message := fault.read():
+        fault.remove()
+        raise UserError(f"{message} It resumes from the last checkpoint.")
     if result.return_value is not None:
         # A diverged training can't be resumed.
         files = run_config.storage_filesystem
         files.delete_dir(f"{run_config.storage_path}/{run_config.name}")
         raise UserError(result.return_value)
     return result
+
+
+@dataclass(frozen=True)
+class _Fault:
+    """The file that says why another attempt would fail, too: workers that replace those that wrote
+    it return at once. It is beside the training's checkpoints, which stay."""
+
+    store: Store
+    name: str
+
+    def read(self) -> str | None:
+        """What is wrong and what to do; None if nothing is wrong."""
+        if not self.store.has(self.name):
+            return None
+        with self.store.files.open_input_stream(self.store.path(self.name)) as file:
+            return bytes(file.read()).decode()
+
+    def write(self, message: str) -> None:
+        """Write it, unless the disk is full."""
+        with (
+            suppress(OSError),
+            self.store.files.open_output_stream(self.store.path(self.name)) as file,
+        ):
+            file.write(message.encode())
+
+    def remove(self) -> None:
+        """Remove the file, if there is one."""
+        if self.store.has(self.name):
+            self.store.files.delete_file(self.store.path(self.name))
+
+
+def _fault_of(run_config: RunConfig) -> _Fault:
+    store = Store(run_config.storage_filesystem, run_config.storage_path, is_local=False)
+    return _Fault(store, f"{run_config.name}.fault")
+
+
+def _work(config: dict[str, Any]) -> str | None:
+    """Run a worker, unless those before it have failed by a fault that would recur."""
+    worker, fault = config["worker"], config["fault"]
+    if fault.read():
+        return None
+    try:
+        message: str | None = worker(config)
+    except Exception as error:
+        found = error if isinstance(error, UserError) else fault_of_machine(error)
+        if found and not isinstance(found, RetryableError):
+            fault.write(str(found))
+        raise
+    return message
 
 
 class _FailureReports(UserCallback):  # type: ignore[misc]

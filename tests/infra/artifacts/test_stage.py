@@ -443,3 +443,27 @@ def test_run_each_yields_the_others_if_one_fails() -> None:
         output = outcomes[number]
         assert isinstance(output, Output)
         assert (output.folder / "text.txt").read_text() == text
+
+
+def fill(out: Path, runs: Path) -> dict[str, Any]:
+    with runs.open("a") as file:
+        file.write("run\n")
+    with open("/dev/full", "wb", buffering=0) as full:
+        full.write(b"x")
+    return {}
+
+
+def test_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filling = Stage(fill, "fill", code="infra.errors")
+
+    @flow
+    def run() -> None:
+        with pytest.raises(UserError, match=r"^The disk is full: .*bidaflow prune --yes"):
+            filling(tmp_path / "runs")
+        monkeypatch.setattr("infra.storage.free_space.MIN_FREE_BYTES", 10**18)
+        with pytest.raises(UserError, match=r"MB left. Free some space, .*bidaflow prune --yes"):
+            filling(tmp_path / "runs")
+
+    (tmp_path / "runs").touch()
+    run()
+    assert (tmp_path / "runs").read_text() == "run\n", "the second one did not start"
