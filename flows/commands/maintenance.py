@@ -19,16 +19,23 @@ from tasks.tracking.garbage_collection import Garbage, find_garbage, prune
 def prune_data(
     *,
     yes: Annotated[bool, Parameter(help="Remove the listed data.", negative=())] = False,
+    checkpoints: Annotated[
+        bool,
+        Parameter(
+            help="Also the checkpoints of interrupted runs, which would then train from the start.",
+            negative=(),
+        ),
+    ] = False,
 ) -> None:
     """List the data that no kept run uses; with --yes, remove it."""
     console, uri = Console(), settings().tracking_uri
-    garbage = find_garbage(uri)
+    garbage = find_garbage(uri, checkpoints)
     if not garbage:
         console.print("Nothing to prune: all data belongs to kept runs.")
         return
     console.print(_garbage_table(garbage))
     if yes:
-        console.print(f"Removed {len(prune(uri))} of {len(garbage)}.")
+        console.print(f"Removed {len(prune(uri, checkpoints))} of {len(garbage)}.")
     else:
         console.print("Nothing was removed. To remove the listed data, run: bidaflow prune --yes")
 

@@ -191,8 +191,9 @@ class Garbage:
             return not free
 
 
-def find_garbage(uri: str) -> list[Garbage]:
-    """All removable folders and files, given the runs that MLflow keeps at `uri`.
+def find_garbage(uri: str, checkpoints: bool = False) -> list[Garbage]:
+    """All removable folders and files, given the runs that MLflow keeps at `uri`; with
+    `checkpoints`, also those from which interrupted runs could resume.
 
     Raises:
         UserError: the MLflow server does not respond, or the store has none of the trainings.
@@ -208,11 +209,12 @@ def find_garbage(uri: str) -> list[Garbage]:
             "BIDAFLOW_MLFLOW_TRACKING_URI to the store that has their runs."
         )
     runs = recorded_runs(uri)
+    resumable = [run for run in runs if run.status == "RUNNING" or not checkpoints]
     return [
         *_unreferenced(stages, runs),
         *_interrupted(),
         *_old_reports(runs),
-        *_ended_trainings(stages, runs),
+        *_ended_trainings(stages, resumable),
         *_stale_downloads(),
     ]
 
@@ -231,25 +233,25 @@ def _logged_trainings(stages: Mapping[str, FinishedStage]) -> set[str]:
     }
 
 
-def prune(uri: str) -> list[Garbage]:
-    """Remove all garbage that is not in use. Returns what was removed.
+def prune(uri: str, checkpoints: bool = False) -> list[Garbage]:
+    """Remove all garbage, as `find_garbage` lists it, that is not in use. Returns what was removed.
 
     Raises:
         UserError: as `find_garbage` does.
     """
-    locks = sorted({item.lock for item in find_garbage(uri)})
+    locks = sorted({item.lock for item in find_garbage(uri, checkpoints)})
     batches = [locks[i : i + LOCKS_AT_ONCE] for i in range(0, len(locks), LOCKS_AT_ONCE)]
-    return [removed for batch in batches for removed in _remove_unlocked(batch, uri)]
+    return [removed for batch in batches for removed in _remove_unlocked(batch, uri, checkpoints)]
 
 
-def _remove_unlocked(locks: Iterable[Path], uri: str) -> list[Garbage]:
+def _remove_unlocked(locks: Iterable[Path], uri: str, checkpoints: bool) -> list[Garbage]:
     """Take all free locks, list the garbage again, and remove the items whose lock is held.
 
     Listing after locking protects data that a flow has begun to use or a new run refers to.
     """
     with ExitStack() as held:
         free = {lock for lock in locks if held.enter_context(lock_if_free(lock))}
-        removed = [item for item in find_garbage(uri) if item.lock in free]
+        removed = [item for item in find_garbage(uri, checkpoints) if item.lock in free]
         for item in removed:
             _remove(item.path)
     return removed
@@ -309,7 +311,7 @@ def _interrupted() -> Iterator[Garbage]:
 
 def _old_reports(runs: Iterable[RecordedRun]) -> Iterator[Garbage]:
     """The pages of flow runs of whose variants no run is kept. Their records stay: small files
-    beside the folders, from which the pages of a dataset's history are made."""
+    beside the folders, with which later runs are compared."""
     kept = {run.stage for run in runs}
     reports = settings().root.resolve() / "reports"
     pull(reports)
@@ -329,10 +331,10 @@ def _stages_in(record: Path) -> list[str]:
 
 
 def _ended_trainings(
-    stages: Mapping[str, FinishedStage], runs: Iterable[RecordedRun]
+    stages: Mapping[str, FinishedStage], resumable: Iterable[RecordedRun]
 ) -> Iterator[Garbage]:
     """Ray storage of trainings that will not be resumed."""
-    resumable = {run.stage for run in runs}
+    keys = {run.stage for run in resumable}
     ray = settings().root.resolve() / "ray"
     for folder in sorted({*ray.glob("*/"), *(ray / name for name in shared_folders("ray"))}):
         finals = [
@@ -340,7 +342,7 @@ def _ended_trainings(
         ]
         ended = [final for final in finals if f"{final.parent.name}/{final.name}" in stages]
         building = [f for f in finals if f.with_name(f"{BUILDING}{f.name}").exists()]
-        if ended or folder.name not in resumable:
+        if ended or folder.name not in keys:
             final = [*ended, *building, *finals][0]
             yield Garbage(folder, "no kept run will resume from it", lock_file(final, "build"))
 

@@ -171,6 +171,8 @@ def test_removes_leftovers_of_killed_runs(root: Path) -> None:
         assert pruned() == {broken.parent, ended}, "another process may be removing it"
     assert pruned() == {half}
     assert running.exists() and finished.exists()
+    uri = settings().tracking_uri
+    assert [item.path for item in prune(uri, checkpoints=True)] == [finished]
 
 
 def test_removes_checkpoints_of_language_models(root: Path, files: list[Path]) -> None:
