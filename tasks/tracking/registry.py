@@ -97,9 +97,11 @@ def chosen_version(uri: str, model: str | None, dataset: str) -> RegisteredVersi
     require_server(uri)
     champion = with_alias(uri, f"bidaf-{dataset}", CHAMPION)
     if champion is None:
+        others = ", ".join(model.name.removeprefix("bidaf-") for model in champions(uri))
+        known = f"Those that have one: {others} (--dataset). " if others else ""
         raise UserError(
-            f"{dataset} has no champion yet. Train one with `bidaflow retrain`, or choose another "
-            "model, for example --model bidaf-tickets@champion."
+            f"The dataset {dataset} has no champion yet. {known}Train one with `bidaflow retrain`, "
+            "or choose another model, for example --model bidaf-tickets@champion."
         )
     return champion
 

@@ -214,7 +214,7 @@ def test_model_directory_needs_no_registry(
     [
         (
             {"dataset": "squad-v1.1"},
-            r"squad-v1.1 has no champion yet\. Train one.* --model ",
+            r"squad-v1.1 has no champion yet\. Those that have one: tiny \(--dataset\)\. Train one",
         ),
         ({"model": "models:/bidaf-tiny/9"}, "bidaf-tiny has no version 9 in MLflow"),
         ({"model": "models:/bidaf-other/1"}, "bidaf-other has no version 1 in MLflow"),
