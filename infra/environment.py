@@ -49,7 +49,6 @@ def variables() -> dict[str, str]:
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
             "prefect.server.concurrency.lease_storage.filesystem"
         ),
-        "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
         # Hides the notices of temporary servers, but not the lines of runs and workers.
         "PREFECT_LOGGING_LOGGERS_PREFECT_LEVEL": "WARNING",
         "PREFECT_LOGGING_LOGGERS_PREFECT_FLOW_RUNS_LEVEL": "INFO",

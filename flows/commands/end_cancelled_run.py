@@ -15,21 +15,21 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.states import Cancelled
 
+from infra.live_runs import notes
 from infra.processes import end
-from tasks.tracking.cancellation import RESUME, report_cancellation
-from tasks.tracking.orphaned_runs import end_orphaned_run
+from tasks.tracking.life_cycle import RESUME, end_flow_run
 
 
 def main(run_id: str) -> None:
-    """End the run's processes and its MLflow runs, and mark it as cancelled."""
-    print("\nCancelling …", file=sys.stderr, flush=True)
-    end_orphaned_run(run_id)
+    """End the run's processes, tasks and MLflow runs, and mark it as cancelled."""
+    note = notes().get(run_id)
+    state: State[None] = Cancelled(message="Flow run was cancelled.")
     with suppress(httpx.HTTPError), get_client(sync_client=True) as client:
-        report_cancellation(client.read_flow_run(UUID(run_id)))
-        state: State[None] = Cancelled(message="Flow run was cancelled.")
+        end_flow_run(client.read_flow_run(UUID(run_id)), state)
         client.set_flow_run_state(UUID(run_id), state, force=True)
     end(psutil.Process().children(), patience=10)  # a temporary Prefect server
-    sys.exit(f"Cancelled. {RESUME}")
+    command = f"\nIt resumes with: {note.command}" if note else ""
+    sys.exit(f"Cancelled. {RESUME}{command}")
 
 
 if __name__ == "__main__":

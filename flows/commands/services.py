@@ -8,13 +8,13 @@ from rich.table import Table
 
 from flows.commands.terminal import show, table
 from infra.errors import UserError
+from infra.live_runs import Note, live_runs
 from infra.masking import mask_secrets
 from infra.processes import ServicesRecord, read_record
 from infra.services.deployments import deploy as deploy_flows
 from infra.services.prefect_status import next_run, progress_of, require_access, responds
 from infra.settings import settings
 from tasks.tracking import registry
-from tasks.tracking.orphaned_runs import ActiveRun, active_flow_runs
 
 START = "Start them with: bidaflow up"
 
@@ -29,7 +29,7 @@ def status() -> None:
     """
     record = read_record()
     api = _named_server(record)
-    runs = [_run(run_id, run) for run_id, run in active_flow_runs().items()]
+    runs = [_run(run_id, run) for run_id, run in live_runs().items()]
     show(
         f"Root       {settings().address or settings().root.resolve()}",
         *([f"Prefect    {mask_secrets(api)}"] if api else []),
@@ -87,7 +87,7 @@ def _service_rows(record: ServicesRecord) -> list[tuple[str, str, str, str]]:
     return rows
 
 
-def _run(run_id: str, run: ActiveRun) -> str:
+def _run(run_id: str, run: Note) -> str:
     since = f"{datetime.fromtimestamp(run.created):since %a %H:%M}"
     progress = progress_of(run.api, run_id) if run.api else ""
     title = f"{run.flow} {run.name}".strip() or run_id
@@ -107,7 +107,12 @@ def _next_run(record: ServicesRecord | None, api: str | None) -> str:
     if run is None:
         return "none scheduled"
     zone = getattr(run.time.tzinfo, "key", run.time.tzname())
-    return f"{run.deployment}, {run.time:%a %Y-%m-%d %H:%M} {zone}"
+    planned = f"{run.deployment}, {run.time:%a %Y-%m-%d %H:%M} {zone}"
+    from flows.common.failures import lacks_dataset  # takes a while to load
+
+    if lacks_dataset(run.flow, run.parameters):
+        return f"{planned}\n           It will be refused, because its schedule has no dataset."
+    return planned
 
 
 def _champions() -> list[str]:

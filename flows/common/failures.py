@@ -15,17 +15,22 @@ from prefect.context import FlowRunContext
 from prefect.runtime import flow_run
 from prefect.states import Failed
 
+from flows.common.command_line import command_of_run
 from flows.common.parameters import docstring_with_args
 from infra.artifacts.in_use import used_by_flow
 from infra.artifacts.stage import REFUSED_FLOW, result_of
-from infra.errors import RetryableError, UserError
+from infra.errors import RetryableError, UserError, fault_of_machine
 from infra.heartbeat import heartbeat
 from infra.settings import settings
 from infra.storage.root_format import require_format
 from infra.storage.store import require_store
-from tasks.tracking.cancellation import ending_if_cancelled, report_cancellation
 from tasks.tracking.client import denied
-from tasks.tracking.orphaned_runs import end_mlflow_runs, end_orphaned_run, track_flow_run
+from tasks.tracking.life_cycle import (
+    end_flow_run,
+    end_mlflow_runs,
+    ending_if_cancelled,
+    track_flow_run,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,7 +46,7 @@ REQUIRED = {"retrain": "data", "train": "data", "compare-variants": "data", "ing
 
 def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
     """Make a flow's body end as failed, with "Refused: …" as its message, if it raises a UserError,
-    or if MLflow does not let the user write.
+    or if MLflow does not let the user write, or because of a fault of the machine.
 
     Neither a refused run nor one that reaches its time limit is retried. One with a RetryableError
     is, but not on a terminal, which shows the message only. The stages that the body uses are
@@ -58,7 +63,7 @@ def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
             require_store()
             require_format()
             with (
-                track_flow_run() as is_outermost,
+                track_flow_run(command_of_run()) as is_outermost,
                 ending_if_cancelled() if PRINTED_AT_EXIT.get() and is_outermost else nullcontext(),
                 used_by_flow(),
                 heartbeat(),
@@ -72,7 +77,7 @@ def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
                 raise  # Prefect retries after an error, not after a failed state
             return _refused(error)
         except Exception as error:
-            if (refusal := denied(error)) is None:
+            if (refusal := denied(error) or fault_of_machine(error)) is None:
                 raise
             return _refused(refusal)
 
@@ -89,9 +94,9 @@ def check_deployed_run(flow: str, run: FlowRun) -> None:
     Raises:
         UserError: the run has no dataset.
     """
-    group = REQUIRED.get(flow)
-    if group is None or run.deployment_id is None or _names_dataset(run.parameters.get(group)):
+    if run.deployment_id is None or not lacks_dataset(flow, run.parameters):
         return
+    group = REQUIRED[flow]
     origin = (
         "This run was started by a schedule without a dataset "
         f"({group}.dataset), so nothing was trained. Either none has been set, or the schedule has "
@@ -102,6 +107,11 @@ def check_deployed_run(flow: str, run: FlowRun) -> None:
         f"run, and set {group}.dataset."
     )
     raise UserError(f"{origin} For the generated dataset, set it to tiny.")
+
+
+def lacks_dataset(flow: str, parameters: Mapping[str, Any]) -> bool:
+    """Whether the parameters of a deployment's run lack the dataset that its flow requires."""
+    return flow in REQUIRED and not _names_dataset(parameters.get(REQUIRED[flow]))
 
 
 def _names_dataset(data: Any) -> bool:
@@ -156,10 +166,8 @@ def _fail_runs(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
 
 
 def _end_runs_and_processes(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
-    """End the MLflow runs and Ray processes of a flow whose process is gone or about to go."""
-    end_orphaned_run(str(flow_run.id))
-    if state.is_cancelled() or state.is_cancelling():
-        report_cancellation(flow_run)
+    """End what a flow has left whose process is gone or about to go."""
+    end_flow_run(flow_run, state)
 
 
 # The state hooks of a flow that logs to MLflow.

@@ -1,7 +1,7 @@
-"""Keeps browsers on this machine: the servers' pages can't load anything from elsewhere.
+"""Keeps browsers on this machine: Prefect's pages can't load anything from elsewhere.
 
-Prefect's pages would load the logos of blocks from other sites, and its V2 pages would ask for
-analytics settings.
+They would load the logos of blocks from other sites, and the V2 pages would ask for analytics
+settings.
 """
 
 from typing import TYPE_CHECKING

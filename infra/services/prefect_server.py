@@ -7,7 +7,7 @@ Usage: python -m infra.services.prefect_server
 
 import uvicorn
 from prefect.server.api.server import create_app
-from prefect.settings import PREFECT_SERVER_API_KEEPALIVE_TIMEOUT, PREFECT_SERVER_LOGGING_LEVEL
+from prefect.settings import PREFECT_SERVER_API_KEEPALIVE_TIMEOUT
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from infra.services.page_policy import OwnContentOnly
@@ -23,7 +23,7 @@ def main() -> None:
         host=LOOPBACK,
         port=settings().prefect_port,
         timeout_keep_alive=PREFECT_SERVER_API_KEEPALIVE_TIMEOUT.value(),
-        log_level=PREFECT_SERVER_LOGGING_LEVEL.value().lower(),
+        access_log=False,
     )
 
 

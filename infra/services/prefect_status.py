@@ -21,6 +21,8 @@ class ScheduledRun:
 
     deployment: str
     time: datetime
+    flow: str
+    parameters: dict[str, Any]
 
 
 def responds(url: str) -> bool:
@@ -77,7 +79,12 @@ def next_run(api: str) -> ScheduledRun | None:
         by_id = {"deployments": {"id": {"any_": [run["deployment_id"]]}}}
         (deployment,) = _query(api, "deployments", by_id)
         time = datetime.fromisoformat(run["expected_start_time"])
-        return ScheduledRun(deployment["name"], time.astimezone(_zone(run, deployment)))
+        return ScheduledRun(
+            deployment["name"],
+            time.astimezone(_zone(run, deployment)),
+            (deployment["entrypoint"] or "").rpartition(":")[2].replace("_", "-"),
+            run["parameters"],
+        )
     return None
 
 

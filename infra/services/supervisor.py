@@ -1,7 +1,7 @@
 """`up` and `down`: the Prefect and MLflow servers, and a worker with all deployments, on loopback.
 
-`up` stays in the foreground, restarts services that die, and stops all of them on Ctrl-C. Logs,
-databases and process ids are kept under the root, so the next `up` has all earlier runs.
+`up` stays in the foreground, and ends all of them on Ctrl-C, on `down`, or when one of them dies.
+Logs, databases and process ids are kept under the root, so the next `up` has all earlier runs.
 """
 
 import atexit
@@ -11,39 +11,41 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import FrameType
 from urllib.parse import urlsplit
 
-import httpx
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+import psutil
 
+from infra.artifacts.locks import lock_if_free
 from infra.environment import TEMPORARY_SERVER
 from infra.errors import UserError
+from infra.live_runs import Note, live_runs
 from infra.masking import mask_secrets
 from infra.processes import (
     ProcessRecord,
     ServicesRecord,
+    end,
     read_record,
     record_process,
     remove_record,
     stop,
 )
 from infra.services.deployments import command_environment, deploy, worker_is_online
+from infra.services.prefect_status import responds
 from infra.settings import CHECKOUT, LOOPBACK, settings
+from infra.storage.mlflow_locations import ARTIFACTS, follow_database
 
 START_SECONDS = 240.0
-STABLE_SECONDS = 30.0
-# The number of times in a row that a service is restarted without running for STABLE_SECONDS in
-# between. If it exits once more, `up` gives up, since the service would exit forever.
-MAX_RESTARTS = 3
 # Size in bytes above which a log is rotated at the next start.
 MAX_LOG_BYTES = 10 * 2**20
+# Seconds that a run in a terminal has to end its trainings and to say so.
+RUN_SECONDS = 30.0
+# Seconds that `down` gives `up` to end all runs and services.
+STOP_SECONDS = 180.0
 
 
 @dataclass
@@ -53,9 +55,7 @@ class Service:
     name: str
     command: list[str]
     is_ready: Callable[[], bool]
-    needs: "Service | None" = None  # must be ready before a restart
-    restarts: int = 0  # in a row
-    record: ProcessRecord | None = None  # None before the first start
+    record: ProcessRecord | None = None  # None before the start
     process: subprocess.Popen[bytes] = field(init=False)
     started: float = field(init=False)
 
@@ -101,41 +101,30 @@ class Service:
         Raises:
             UserError: it ended, or is not ready although START_SECONDS have passed.
         """
+        self.require_running()
         if self.is_ready():
             return True
-        if self.process.poll() is not None or self.age > START_SECONDS:
-            raise self._failure()
+        if self.age > START_SECONDS:
+            raise self._failure("is not ready")
         return False
 
     @property
     def age(self) -> float:
-        """Seconds since the last start."""
+        """Seconds since the start."""
         return time.monotonic() - self.started
 
-    def restart_if_dead(self) -> bool:
-        """Restart the service if it has died, and what it needs is ready; returns whether it did.
+    def require_running(self) -> None:
+        """Check that the service runs.
 
         Raises:
-            UserError: it repeatedly died soon after its start.
+            UserError: it has ended; the message has the last lines of its log.
         """
-        if self.process.poll() is None:
-            if self.age > STABLE_SECONDS:
-                self.restarts = 0
-            return False
-        if self.needs is not None and not self.needs.is_ready():
-            return False
-        if self.restarts == MAX_RESTARTS:
-            raise self._failure()
-        print(f"{self.name} exited unexpectedly; restarting.", flush=True)
-        self.restarts += 1
-        self.start()
-        return True
+        if self.process.poll() is not None:
+            raise self._failure(f"ended with status {self.process.returncode}")
 
-    def _failure(self) -> UserError:
+    def _failure(self, what: str) -> UserError:
         tail = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
-        return UserError(
-            "\n".join([*tail, f"{self.name} failed to start or exited. Full log: {self.log}"])
-        )
+        return UserError("\n".join([*tail, f"{self.name} {what}. Full log: {self.log}"]))
 
 
 def services() -> tuple[Service, ...]:
@@ -148,18 +137,24 @@ def services() -> tuple[Service, ...]:
     prefect_server = Service(
         "prefect",
         [*python, "infra.services.prefect_server"],
-        partial(_responds, f"{current.prefect_url}/api/health"),
+        partial(responds, f"{current.prefect_url}/api/health"),
     )
     mlflow_server = Service(
         "mlflow",
-        [*python, "infra.services.mlflow_server"],
-        partial(_responds, f"{current.mlflow_url}/health"),
+        [
+            *(*python, "mlflow", "server", "--workers", "1"),
+            *("--host", LOOPBACK, "--port", str(current.mlflow_port)),
+            *("--backend-store-uri", current.mlflow_database),
+            # Runs and servers are on one machine, and access artifacts by the same paths.
+            *("--no-serve-artifacts", "--default-artifact-root"),
+            str(current.root.resolve() / ARTIFACTS),
+        ],
+        partial(responds, f"{current.mlflow_url}/health"),
     )
     worker = Service(
         "worker",
         [*python, "prefect", "worker", "start", "--pool", current.work_pool, "--type", "process"],
         worker_is_online,
-        needs=prefect_server,
     )
     own_mlflow = [mlflow_server] if _records_here() else []
     return prefect_server, *own_mlflow, worker
@@ -188,7 +183,7 @@ def temporary_server() -> Service:
             *(sys.executable, "-m", "infra.services.temporary_server"),
             *(str(urlsplit(api).port), str(os.getpid())),
         ],
-        partial(_responds, f"{api}/health"),
+        partial(responds, f"{api}/health"),
     )
     server.start()
     atexit.register(server.process.terminate)
@@ -197,16 +192,16 @@ def temporary_server() -> Service:
 
 
 def wait_for_started_server(api: str) -> None:
-    """Wait while `bidaflow up` starts, or restarts, the Prefect server that has this API."""
+    """Wait while `bidaflow up` starts the Prefect server that has this API."""
     record = read_record()
     if record is None or not record.supervisor.alive or api != f"{record.prefect_url}/api":
         return
-    if _responds(f"{api}/health"):
+    if responds(f"{api}/health"):
         return
     print("Waiting for the Prefect server, which bidaflow up is starting.", file=sys.stderr)
     deadline = time.monotonic() + START_SECONDS
     while record.supervisor.alive and time.monotonic() < deadline:
-        if _responds(f"{api}/health"):
+        if responds(f"{api}/health"):
             return
         time.sleep(0.2)
 
@@ -215,13 +210,23 @@ def up() -> None:
     """Start everything, print the URLs, and stay until Ctrl-C.
 
     Raises:
-        UserError: the services already run, a port is taken, or a service does not start or
-            keeps dying.
+        UserError: the services already run, a port is taken, or a service does not start, or dies.
     """
-    _require_not_running()
+    with lock_if_free(settings().root.resolve() / "locks" / "up") as free:
+        if not free:
+            record = read_record()
+            urls = _urls(record.model_dump()) if record else ""
+            raise UserError(f"The services are already running.\n{urls}")
+        _run_services()
+
+
+def _run_services() -> None:
+    if left := read_record():  # by an `up` that was killed
+        _stop_all(left)
     _require_free_port("BIDAFLOW_PREFECT_PORT", settings().prefect_port)
     if _records_here():
         _require_free_port("BIDAFLOW_MLFLOW_PORT", settings().mlflow_port)
+        follow_database(settings().mlflow_database)
     os.environ["PREFECT_API_URL"] = f"{settings().prefect_url}/api"
     _handle_signals(signal.default_int_handler)
     everything = *servers, worker = services()
@@ -232,64 +237,36 @@ def up() -> None:
             server.start()
             _write_record(everything)
         wait_for_all(servers)
-        with _step("deploying the flows of prefect.yaml"):
-            deploy()
-            subprocess.run(
-                [sys.executable, "-m", "flows.commands.end_orphaned_runs"],
-                env=command_environment(),
-                cwd=CHECKOUT,
-                check=True,
-            )
+        deploy()
+        _end_dead_runs("Its process was killed.")
         worker.start()
         _write_record(everything)
         wait_for_all([worker])
         print(_urls(_current_urls()), flush=True)
         while True:
             for service in everything:
-                if service.restart_if_dead():
-                    _write_record(everything)
-            time.sleep(1)
+                service.require_running()
+            time.sleep(0.5)
     except KeyboardInterrupt:
         print("\nStopping …", flush=True)
     finally:
         _handle_signals(signal.SIG_IGN)
-        _stop_all(service.record for service in everything if service.record is not None)
+        if record := read_record():
+            _stop_all(record)
 
 
 def wait_for_all(waiting: Sequence[Service]) -> None:
     """Wait until all services are ready, and print a line when one is.
 
-    In a terminal, the last lines show those that are still starting, with the seconds so far.
-
     Raises:
         UserError: a service ended, or was not ready within START_SECONDS.
     """
-    with _steps() as steps:
-        tasks = {s.name: steps.add_task(f"starting {s.name}", total=None) for s in waiting}
-        while waiting:
-            ready = [service for service in waiting if service.has_started()]
-            for service in ready:
-                steps.remove_task(tasks[service.name])
-                print(f"  {service.name} is ready after {service.age:.0f} s", flush=True)
-            waiting = [service for service in waiting if service not in ready]
-            time.sleep(0.2)
-
-
-@contextmanager
-def _step(text: str) -> Iterator[None]:
-    """Show a step with its seconds so far, and print its duration at the end."""
-    began = time.monotonic()
-    with _steps() as steps:
-        steps.add_task(text, total=None)
-        yield
-    print(f"  {text} took {time.monotonic() - began:.0f} s", flush=True)
-
-
-def _steps() -> Progress:
-    """Lines of steps in progress and their times; drawn in a terminal only."""
-    console = Console()
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_interactive)
+    while waiting:
+        ready = [service for service in waiting if service.has_started()]
+        for service in ready:
+            print(f"  {service.name} is ready after {service.age:.0f} s", flush=True)
+        waiting = [service for service in waiting if service not in ready]
+        time.sleep(0.2)
 
 
 def down() -> None:
@@ -298,8 +275,11 @@ def down() -> None:
     if record is None:
         print("Nothing is running.")
         return
-    stop(record.supervisor, patience=60)
-    _stop_all(record.services.values())
+    print("Stopping …", flush=True)
+    if record.supervisor.alive:
+        _name_runs(record)
+        stop(record.supervisor, patience=STOP_SECONDS)
+    _stop_all(record)
     print("Stopped.")
 
 
@@ -320,21 +300,51 @@ def _current_urls() -> dict[str, str]:
     }
 
 
-def _stop_all(records: Iterable[ProcessRecord]) -> None:
-    """Stop services, given in start order: the worker and its flow runs first."""
-    for record in reversed(list(records)):
-        stop(record)
+def _stop_all(record: ServicesRecord) -> None:
+    """Stop the flow runs, then the services, the last one started first."""
+    _end_runs(record)
+    for service in reversed(record.services.values()):
+        stop(service)
     remove_record()
 
 
-def _require_not_running() -> None:
-    """Refuse a second `up`, and stop what a killed one left running."""
-    record = read_record()
-    if record is None:
+def _end_runs(record: ServicesRecord) -> None:
+    """End the flow runs that use the Prefect server, and name them.
+
+    Those in terminals get Ctrl-C. The others are killed after their worker, which would start
+    another run. The servers still run, so that they learn of it.
+    """
+    runs = _name_runs(record)
+    if not runs:
         return
-    if record.supervisor.alive:
-        raise UserError(f"The services are already running.\n{_urls(record.model_dump())}")
-    _stop_all(record.services.values())
+    worker = record.services["worker"].process() if "worker" in record.services else None
+    by_worker = worker.children(recursive=True) if worker else []
+    processes = [process for run in runs if (process := run.process())]
+    in_terminals = [process for process in processes if process not in by_worker]
+    for process in in_terminals:
+        process.send_signal(signal.SIGINT)
+    psutil.wait_procs(in_terminals, timeout=RUN_SECONDS)
+    end([worker, *processes] if worker else processes, patience=0)
+    _end_dead_runs("It was ended with `bidaflow up`.")
+
+
+def _name_runs(record: ServicesRecord) -> list[Note]:
+    """Say which flow runs that use the Prefect server end, and how each resumes."""
+    runs = [run for run in live_runs().values() if run.api == f"{record.prefect_url}/api"]
+    for run in runs:
+        print(f"Ending {run.flow} {run.name}. It resumes with: {run.command}", flush=True)
+    return runs
+
+
+def _end_dead_runs(reason: str) -> None:
+    """End what dead runs have left on the servers and this machine, in a process of its own: this
+    one lives long, and MLflow takes memory."""
+    subprocess.run(
+        [sys.executable, "-m", "flows.commands.end_dead_runs", reason],
+        env=command_environment(),
+        cwd=CHECKOUT,
+        check=False,
+    )
 
 
 def _require_free_port(variable: str, port: int) -> None:
@@ -347,13 +357,6 @@ def _require_free_port(variable: str, port: int) -> None:
                 f"Port {port} is in use by another program. Stop it, or set {variable} to a free "
                 "port."
             ) from error
-
-
-def _responds(url: str) -> bool:
-    try:
-        return httpx.get(url, timeout=5).is_success
-    except httpx.TransportError:
-        return False
 
 
 def _urls(urls: Mapping[str, str]) -> str:

@@ -321,8 +321,8 @@ def has_runs(uri: str, flow_run_id: str) -> bool:
     return bool(_runs_of(client_of(uri), flow_run_id))
 
 
-def finish_flow_run(uri: str, flow_run_id: str, status: Status) -> None:
-    """End all MLflow runs that a flow run left running, for example after a crash.
+def finish_flow_run(uri: str, flow_run_id: str, status: Status, reason: str | None = None) -> None:
+    """End all MLflow runs that a flow run left running, and tag them with the reason, if any.
 
     With the status KILLED, failed runs get it, too: trainings fail when their flow is killed.
     """
@@ -330,6 +330,8 @@ def finish_flow_run(uri: str, flow_run_id: str, status: Status) -> None:
     client = client_of(uri)
     for run in _runs_of(client, flow_run_id):
         if run.info.status in ended:
+            if reason:
+                tag(uri, run.info.run_id, {"ended": reason})
             client.set_terminated(run.info.run_id, status)
 
 

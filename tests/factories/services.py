@@ -16,7 +16,7 @@ from mlflow.tracking import MlflowClient
 
 from infra.processes import ServicesRecord, end
 from infra.settings import CHECKOUT
-from tasks.tracking.orphaned_runs import VARIABLE
+from tasks.tracking.life_cycle import VARIABLE
 from tests.factories.cli import BIDAFLOW, SMALL_VECTORS, environment_for
 from tests.factories.http import send_request
 from tests.factories.ports import free_port

@@ -1,17 +1,17 @@
 """Operation over months, in minutes: the UIs, a schedule that fires, services and runs killed."""
 
 import json
-import os
 import signal
+import sqlite3
+import subprocess
+from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import psutil
 import pytest
-from mlflow.tracking import MlflowClient
 from playwright.sync_api import Browser
 
 from infra.processes import ProcessRecord
@@ -83,17 +83,19 @@ class Runs:
 def runs(services: Services, dataset: Path) -> Runs:
     """A run that was killed in training, and the next one, which a person started by hand.
 
-    The worker is killed first: it would clean up after the killed run itself.
+    `bidaflow up` is killed with all of its services: they would clean up after the killed run.
     """
     server = Server(services)
     killed = server.start(parameters(dataset, LONG, hidden_size=6))
     server.wait_for_training(killed)
-    worker = services.record.services["worker"]
     file = services.root / "under-way" / f"{killed}.json"
     process = ProcessRecord.model_validate_json(file.read_text()).pid
     assert len(command_lines_of(killed)) > 1  # Ray's processes, too
-    os.kill(worker.pid, signal.SIGKILL)
-    os.kill(process, signal.SIGKILL)
+    assert services.process is not None
+    services.process.kill()
+    kill(services.processes())  # the run is one of the worker's processes
+    assert not psutil.pid_exists(process) or psutil.Process(process).status() == "zombie"
+    services.up()
     done = services.run("retrain", *flags(parameters(dataset)))
     assert done.returncode == 0, done.stdout + done.stderr
     finished = server.newest()
@@ -243,47 +245,69 @@ def test_retries_failures_but_not_user_errors(server: Server, own: Path) -> None
     assert server.ended(run_id) == "Completed"
 
 
-@pytest.mark.full
-def test_run_survives_the_death_of_all_services(server: Server, own: Path) -> None:
+def states(services: Services) -> set[str]:
+    """The states of all flow runs and tasks in Prefect's database, while no server runs."""
+    query = "SELECT state_type FROM flow_run UNION SELECT state_type FROM task_run"
+    with closing(sqlite3.connect(services.root / "prefect" / "prefect.db")) as database:
+        return {state for (state,) in database.execute(query)}
+
+
+def test_down_ends_and_names_the_runs(services: Services, dataset: Path) -> None:
+    """One that the worker started, and one in a terminal."""
+    server = Server(services)
     server.wait_until_idle()
-    epochs = 40
-    run_id = server.start(parameters(own, epochs))
+    run_id = server.start(parameters(dataset, LONG, hidden_size=7))
     server.wait_for_training(run_id)
-    for name in ("mlflow", "worker", "prefect"):
-        before = server.services.record.services[name]
-        process = psutil.Process(before.pid)
-        # The worker's children are the run itself.
-        children = [] if name == "worker" else process.children(recursive=True)
-        kill([process, *children])
+    arguments = flags(parameters(dataset, LONG, hidden_size=8))
+    in_terminal = subprocess.Popen(
+        [services.command, "train", *arguments],
+        env=services.environment,
+        cwd=services.checkout,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    other = str(wait("the other run", lambda: server.newest("train")))
+    server.wait_for_training(other)
+    processes = services.processes()
+    done = services.run("down")
+    first, *ending, last = done.stdout.splitlines()
+    assert (first, last) == ("Stopping …", "Stopped."), done.stdout + done.stderr
+    for flow in ("retrain", "train"):
+        resume = f"It resumes with: bidaflow {flow} --data.dataset {dataset}"
+        assert any(line.startswith(f"Ending {flow} ") and resume in line for line in ending), ending
+    _, errors = in_terminal.communicate(timeout=300)
+    assert in_terminal.returncode == 1 and "Cancelled. Started again" in errors
+    assert services.process is not None and services.process.wait(timeout=300) == 0
+    wait("the end", lambda: not any(p.is_running() for p in processes))  # init reaps them
+    for ended in (run_id, other):
+        assert command_lines_of(ended) == []
+        assert {run.info.status for run in server.mlflow_runs(ended)} == {"KILLED"}
+    assert not {"RUNNING", "CANCELLING", "PENDING"} & states(services)
+    assert not list((services.root / "under-way").iterdir())
+    assert services.run("down").stdout.strip() == "Nothing is running."
 
-        def restarted(name: str = name, before: ProcessRecord = before) -> bool:
-            return server.services.record.services[name].pid != before.pid
 
-        wait(name, restarted)
-    assert server.ended(run_id) == "Completed", server.logs(run_id)
-    (run,) = server.mlflow_runs(run_id)
-    client = MlflowClient(f"sqlite:///{server.services.root}/mlflow.db")
-    assert len(client.get_metric_history(run.info.run_id, "dev/f1")) == epochs
-    assert server.outcome(server.start(parameters(own, epochs))) == NOTHING_TO_DO
+@pytest.mark.parametrize("name", ["prefect", "mlflow", "worker"])
+def test_death_of_a_service_ends_up(services: Services, name: str) -> None:
+    processes, process = services.processes(), services.process
+    assert process is not None and process.stdout is not None
+    kill([psutil.Process(services.record.services[name].pid)])
+    assert process.wait(timeout=300) == 1
+    log = services.root / "logs" / f"{name}.log"
+    *tail, message = process.stdout.read().rstrip().splitlines()
+    assert message == f"{name} ended with status -9. Full log: {log}"
+    assert tail[-1] in log.read_text(encoding="utf-8").splitlines()
+    wait("the end", lambda: not any(p.is_running() for p in processes))  # init reaps them
+    assert not (services.root / "services.json").exists()
 
 
-def test_dead_services_restart_and_down_stops_orphans(services: Services) -> None:
+def test_down_stops_what_a_killed_up_left(services: Services) -> None:
     """Runs last, because it stops the services."""
     assert services.process is not None
     services.process.send_signal(signal.SIGHUP)  # the end of its terminal ends nothing
-    before, killed = services.record.services, datetime.now(UTC)
-    kill(services.processes())
-
-    def all_are_new() -> bool:
-        now = services.record.services
-        return now.keys() == before.keys() and all(now[k].pid != before[k].pid for k in before)
-
-    wait("new services", all_are_new)
-    wait("the worker", lambda: services.worker_is_online(since=killed))
-
     processes = services.processes()
     services.process.kill()
     services.process.wait()
-    assert services.run("down").stdout.strip() == "Stopped."
+    assert services.run("down").stdout.split() == ["Stopping", "…", "Stopped."]
     wait("the end", lambda: not any(p.is_running() for p in processes))  # init reaps them
     assert services.run("down").stdout.strip() == "Nothing is running."

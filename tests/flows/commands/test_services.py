@@ -20,7 +20,7 @@ from infra.services import prefect_status
 from infra.services.prefect_status import next_run
 from infra.services.supervisor import down
 from tasks.tracking import model_logging, registry, runs
-from tasks.tracking.orphaned_runs import track_flow_run
+from tasks.tracking.life_cycle import track_flow_run
 from tests.factories.http import ANSWER_SECONDS
 from tests.factories.logged_models import save_untrained_model
 from tests.factories.ports import free_port
@@ -154,7 +154,7 @@ def test_status_shows_a_run_and_its_progress(
 
     @flow(name="retrain", flow_run_name="amber-fox")
     def running() -> None:
-        with track_flow_run():
+        with track_flow_run("bidaflow retrain"):
             create_progress_artifact(45.0, key="progress-char", description="char: 45%, 3:20 left")
             status()
 
