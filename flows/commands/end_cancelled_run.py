@@ -15,7 +15,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.states import Cancelled
 
-from infra.live_runs import notes
+from infra.artifacts.live_runs import notes
 from infra.processes import end
 from tasks.tracking.life_cycle import RESUME, end_flow_run
 

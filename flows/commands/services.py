@@ -7,8 +7,8 @@ import httpx
 from rich.table import Table
 
 from flows.commands.terminal import show, table
+from infra.artifacts.live_runs import Note, live_runs
 from infra.errors import UserError
-from infra.live_runs import Note, live_runs
 from infra.masking import mask_secrets
 from infra.processes import ServicesRecord, read_record
 from infra.services.deployments import deploy as deploy_flows

@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from infra.artifacts.live_runs import Note, live_runs
 from infra.artifacts.locks import lock_if_free
 from infra.environment import TEMPORARY_SERVER
 from infra.errors import UserError
-from infra.live_runs import Note, live_runs
 from infra.masking import mask_secrets
 from infra.processes import (
     ProcessRecord,

@@ -2,8 +2,8 @@
 
 A run that ends by itself removes its note. What a dead one has left is ended by the next flow, and
 by `bidaflow up` and `down`: its state and its tasks in Prefect, its MLflow runs, and its processes
-(Ray's have the run's id in their environment). Whether it is dead, its lock says (see
-`infra.live_runs`); of a run on another machine, at an address, its heartbeat in the store.
+(Ray's have the run's id in their environment). Whether it is dead, its lock says, or its heartbeat
+at the root's address (see `infra.artifacts.live_runs`).
 
 A worker ends the process of a run that is cancelled. A run in a terminal ends itself, by Ctrl-C or
 because its state says so: Prefect only marks it as cancelling.
@@ -29,8 +29,7 @@ from prefect.logging.loggers import flow_run_logger
 from prefect.runtime import flow_run
 from prefect.states import Cancelled, Crashed
 
-from infra.errors import UserError
-from infra.live_runs import (
+from infra.artifacts.live_runs import (
     Note,
     beating,
     dead,
@@ -42,6 +41,7 @@ from infra.live_runs import (
     remove_note,
     write_note,
 )
+from infra.errors import UserError
 from infra.processes import belongs_to_root, end, record_process, root_of_processes
 from infra.run_logger import logger
 from infra.settings import settings

@@ -204,9 +204,7 @@ def test_links_lead_from_prefect_to_mlflow_and_back(
 
 
 @pytest.mark.browser
-def test_links_lead_to_the_report_and_its_pages_in_mlflow(
-    server: Server, finished: Finished, tab: Page
-) -> None:
+def test_links_lead_to_the_report_in_mlflow(server: Server, finished: Finished, tab: Page) -> None:
     """MLflow shows a report in a frame that runs scripts, but opens no links."""
     (url,) = re.findall(r"\((http\S+)\)", server.artifacts(finished.run_id)["report"])
     tab.goto(url)

@@ -26,7 +26,7 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelling, Completed, Running, Scheduled
 from urllib3.util import Retry
 
-from infra.live_runs import LOST_SECONDS, Note, beating, live_runs, noted
+from infra.artifacts.live_runs import LOST_SECONDS, Note, beating, live_runs, noted
 from infra.processes import ProcessRecord, record_process
 from infra.settings import CHECKOUT, settings
 from tasks.tracking import runs
@@ -101,7 +101,7 @@ def test_dead_runs_crash_and_lose_their_processes(root: Path) -> None:
     assert not any(file.exists() for file in notes) and live_runs() == {}
 
 
-def test_tasks_and_mlflow_runs_of_a_dead_run_end_and_say_why(root: Path) -> None:
+def test_tasks_and_mlflow_runs_of_dead_runs_say_why(root: Path) -> None:
     @task
     def step() -> None: ...
 
@@ -122,10 +122,10 @@ def test_tasks_and_mlflow_runs_of_a_dead_run_end_and_say_why(root: Path) -> None
     assert (ended.info.status, ended.data.tags["ended"]) == ("KILLED", KILLED)
 
 
-def test_run_of_another_container_lives_until_it_is_killed(root: Path) -> None:
+def test_run_of_another_container_lives_until_killed(root: Path) -> None:
     """Its process id means nothing here, or is that of another process."""
     code = (
-        "import time; from infra.live_runs import LOST_SECONDS, Note, noted\n"
+        "import time; from infra.artifacts.live_runs import LOST_SECONDS, Note, noted\n"
         "with noted('elsewhere', Note(pid=1, created=0, flow='train')):\n"
         "    print(flush=True); time.sleep(600)"
     )
@@ -156,7 +156,7 @@ def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return store
 
 
-def test_run_of_a_lost_machine_ends_when_its_heart_stops(address: Path) -> None:
+def test_run_of_a_lost_machine_ends_with_its_heartbeat(address: Path) -> None:
     uri = settings().tracking_uri
     with get_client(sync_client=True) as client:
         lost, alive = (client.create_flow_run(killed, state=Running()).id for _ in range(2))
@@ -194,7 +194,7 @@ def test_lost_runs_of_other_users_are_left(address: Path, monkeypatch: pytest.Mo
 
 
 def test_heart_beats(address: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infra.live_runs.BEAT_SECONDS", 0.05)
+    monkeypatch.setattr("infra.artifacts.live_runs.BEAT_SECONDS", 0.05)
     file = address / "under-way" / "beating.json"
     with beating("beating", own_note()):
         os.utime(file, (0, 0))
