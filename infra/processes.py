@@ -4,6 +4,7 @@ They are identified, and stopped, by their id and the time of their start. The r
 a root name processes of the original, which commands in the copy leave alone.
 """
 
+import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -91,12 +92,30 @@ def _start_of(pid: int) -> str:
 
 
 def stop(record: ProcessRecord, patience: float = 15) -> None:
-    """End a process, then all its descendants; each is killed if it outlives `patience` seconds."""
+    """End a process, then all its descendants; each is killed if it outlives `patience` seconds.
+
+    Of a dead process that led a session, the others in that session are ended.
+    """
     process = record.process()
-    if process is not None:
-        descendants = process.children(recursive=True)
-        end([process], patience)
-        end(descendants, patience)
+    if process is None:
+        end(_left_in_session(record), patience)
+        return
+    descendants = process.children(recursive=True)
+    end([process], patience)
+    end(descendants, patience)
+
+
+def _left_in_session(record: ProcessRecord) -> list[psutil.Process]:
+    """The processes in the session of a dead process. As long as there are any, no other process
+    gets its id."""
+    if not record.is_of_root or psutil.pid_exists(record.pid):
+        return []
+    left = []
+    for process in psutil.process_iter():
+        with suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
+            if os.getsid(process.pid) == record.pid and process.create_time() >= record.created:
+                left.append(process)
+    return left
 
 
 def end(processes: Sequence[psutil.Process], patience: float) -> None:

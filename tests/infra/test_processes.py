@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from infra import environment, processes
@@ -43,6 +44,25 @@ def test_stop_does_not_wait_for_zombie_processes(
     assert time.monotonic() - began < 30
     assert not record.alive
     assert child.wait() == -ended_by
+
+
+def test_stop_ends_what_a_killed_service_left() -> None:
+    """The server of `mlflow server` is a child of that command."""
+    code = (
+        "import subprocess; child = subprocess.Popen(['sleep', '600']); "
+        "print(child.pid, flush=True); child.wait()"
+    )
+    service = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert service.stdout is not None
+    child = psutil.Process(int(service.stdout.readline()))
+    record = processes.record_process(service.pid)
+    service.kill()
+    service.wait()
+    assert child.is_running()
+    processes.stop(record)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
 def test_stop_ignores_a_reused_process_id() -> None:
