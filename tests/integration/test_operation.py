@@ -287,8 +287,24 @@ def test_down_ends_and_names_the_runs(services: Services, dataset: Path) -> None
     assert services.run("down").stdout.strip() == "Nothing is running."
 
 
-@pytest.mark.parametrize("name", ["prefect", "mlflow", "worker"])
-def test_death_of_a_service_ends_up(services: Services, name: str) -> None:
+@pytest.fixture
+def running(services: Services) -> Services:
+    """The services, started again after a test that has ended them."""
+    if not services.is_up:
+        services.up()
+    return services
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mlflow",
+        pytest.param("prefect", marks=pytest.mark.full),
+        pytest.param("worker", marks=pytest.mark.full),
+    ],
+)
+def test_death_of_a_service_ends_up(running: Services, name: str) -> None:
+    services = running
     processes, process = services.processes(), services.process
     assert process is not None and process.stdout is not None
     kill([psutil.Process(services.record.services[name].pid)])
@@ -301,8 +317,9 @@ def test_death_of_a_service_ends_up(services: Services, name: str) -> None:
     assert not (services.root / "services.json").exists()
 
 
-def test_down_stops_what_a_killed_up_left(services: Services) -> None:
+def test_down_stops_what_a_killed_up_left(running: Services) -> None:
     """Runs last, because it stops the services."""
+    services = running
     assert services.process is not None
     services.process.send_signal(signal.SIGHUP)  # the end of its terminal ends nothing
     processes = services.processes()
