@@ -182,6 +182,7 @@ def disturb(
             while not _responds(BIDAFLOW, "/ping"):
                 time.sleep(0.5)
             memory.append(_mib(server))
+            print(f"Version {version} took over; the replica was replaced.", file=sys.stderr)
 
     run_clients(DISTURBED_CLIENTS, work, change)
     return {
@@ -251,6 +252,7 @@ def main() -> None:
                 label: measure(port, pairs, count, arguments.seconds)
                 for label, port in (("bidaflow serve", BIDAFLOW), ("mlflow", MLFLOW))
             }
+            print(f"Measured {count} client(s).", file=sys.stderr)
         if len(versions) > 1:
             try:
                 disturbed = disturb(server, pairs, expected, name, arguments.seconds)
