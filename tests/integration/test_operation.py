@@ -89,12 +89,12 @@ def runs(services: Services, dataset: Path) -> Runs:
     killed = server.start(parameters(dataset, LONG, hidden_size=6))
     server.wait_for_training(killed)
     file = services.root / "under-way" / f"{killed}.json"
-    process = ProcessRecord.model_validate_json(file.read_text()).pid
+    process = psutil.Process(ProcessRecord.model_validate_json(file.read_text()).pid)
     assert len(command_lines_of(killed)) > 1  # Ray's processes, too
     assert services.process is not None
     services.process.kill()
     kill(services.processes())  # the run is one of the worker's processes
-    assert not psutil.pid_exists(process) or psutil.Process(process).status() == "zombie"
+    assert psutil.wait_procs([process], timeout=60)[1] == []
     services.up()
     done = services.run("retrain", *flags(parameters(dataset)))
     assert done.returncode == 0, done.stdout + done.stderr
