@@ -77,13 +77,21 @@ class Client:
 
 
 @contextmanager
-def started(command: Sequence[str], port: int, path: str) -> Iterator[psutil.Process]:
+def started(command: Sequence[str], port: int, probe: str) -> Iterator[psutil.Process]:
     """A server, from when it answers until the end of the block."""
-    environment = {**os.environ, "MLFLOW_TRACKING_URI": settings().tracking_uri}
+    # MLflow starts a program of this environment.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    environment = {
+        **os.environ,
+        "PATH": path,
+        "MLFLOW_TRACKING_URI": settings().tracking_uri,
+    }
     log = subprocess.DEVNULL
     process = psutil.Popen(command, env=environment, stdout=log, stderr=log)
     try:
-        while process.is_running() and not _responds(port, path):
+        while not _responds(port, probe):
+            if process.poll() is not None:
+                raise RuntimeError(f"{' '.join(command)} ended with status {process.poll()}")
             time.sleep(0.2)
         yield process
     finally:
