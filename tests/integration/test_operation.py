@@ -252,6 +252,7 @@ def states(services: Services) -> set[str]:
         return {state for (state,) in database.execute(query)}
 
 
+@pytest.mark.full
 def test_down_ends_and_names_the_runs(services: Services, dataset: Path) -> None:
     """One that the worker started, and one in a terminal."""
     server = Server(services)

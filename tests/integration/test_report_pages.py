@@ -205,23 +205,3 @@ def test_error_page_shows_ids_counts_and_a_link_back(site: Site, tab: Page) -> N
     assert tab.locator(".scores code").first.inner_text() in {"q1", "q2", "q3", "q4"}
     tab.get_by_role("link", name="all variants of this run").click()
     assert tab.url == site.url + site.pages["report"]
-
-
-LABELS = """() => [...document.querySelectorAll('.map')].map(map =>
-  [...map.querySelectorAll('text')].filter(text => text.style.display !== 'none')
-    .map(text => { const b = text.getBoundingClientRect(); return [b.x, b.y, b.right, b.bottom]; }))
-"""
-
-
-def test_map_labels_are_large_and_do_not_overlap(site: Site, tab: Page) -> None:
-    tab.goto(site.url + site.pages["vectors"])
-    for boxes in tab.evaluate(LABELS):
-        assert len(boxes) > 20
-        assert min(bottom - top for _, top, _, bottom in boxes) >= 11
-        for i, (left, top, right, bottom) in enumerate(boxes):
-            for x, y, end, low in boxes[:i]:
-                overlap = min(right, end) - max(left, x), min(bottom, low) - max(top, y)
-                assert min(overlap) < 4  # a line's height includes space above and below it
-    tab.get_by_label("Find a word").fill("word299")
-    found = tab.locator(".map .found text")
-    assert [text.is_visible() for text in found.all()] == [True, True]

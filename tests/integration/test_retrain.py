@@ -122,7 +122,7 @@ def test_mlflow_has_a_run_per_variant_under_one_parent(first: Retrained) -> None
 def test_report_links_errors_and_states_the_decision(first: Retrained) -> None:
     text = first.report.read_text(encoding="utf-8")
     assert re.findall(r'href="(\w+\.html)"', text) == ["baseline.html", "char.html"]
-    for words in ("is now the champion: there was no champion before", "bidaflow retrain --data."):
+    for words in ("was not promoted: it does not exceed the floor", "bidaflow retrain --data."):
         assert words in text
     for run in first.runs("variant"):
         page = first.report.with_name(f"{run.data.tags['variant']}.html").read_text("utf-8")
@@ -136,7 +136,7 @@ def test_parent_run_shows_scores_decision_and_report(first: Retrained) -> None:
     best = max(run.data.metrics["dev/f1"] for run in first.runs("variant"))
     assert parent.data.metrics["dev/f1"] == pytest.approx(best)
     assert parent.data.tags["variants"] == "baseline, char"
-    assert "is now the champion" in parent.data.tags["decision"]
+    assert "was not promoted" in parent.data.tags["decision"]
     # No server shows the run, so the link leads to the file.
     assert first.report.as_uri() in parent.data.tags["mlflow.note.content"]
     kept = Path(first.client.download_artifacts(parent.info.run_id, "report.html"))
@@ -171,12 +171,12 @@ def test_diff_compares_two_runs_by_answer(
         compare_runs("bidaf-own/1", "nobody")
 
 
-def test_best_variant_becomes_champion_with_a_reason(first: Retrained) -> None:
+def test_best_variant_is_decided_on_with_a_reason(first: Retrained) -> None:
     runs = {run.info.run_id: run for run in first.runs("variant")}
-    champion = first.client.get_model_version_by_alias("bidaf-own", "champion")
-    best = runs[champion.run_id]
+    challenger = first.client.get_model_version_by_alias("bidaf-own", "challenger")
+    best = runs[challenger.run_id]
     assert best.data.metrics["dev/f1"] == max(run.data.metrics["dev/f1"] for run in runs.values())
-    assert "no champion before" in best.data.tags["promotion"]
+    assert "does not exceed the floor" in best.data.tags["promotion"]
     (parent,) = first.runs("parent")
     for run in (parent, best):
         artifacts = {file.path for file in first.client.list_artifacts(run.info.run_id)}
