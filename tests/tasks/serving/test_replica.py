@@ -15,6 +15,7 @@ from tasks.serving.champion import publish
 from tasks.serving.replica import Replica
 from tasks.serving.served_model import ModelRequest, ServedModel
 from tests.factories.logged_models import CONTEXT
+from tests.factories.services import wait
 from tests.factories.serving import NAME, QUESTION, client, serve_untrained
 
 PAIR = (QUESTION["question"], CONTEXT)
@@ -94,7 +95,8 @@ def test_full_queue_and_long_waits_get_status_503(
     assert {response.headers["retry-after"] for response in responses} == {"1"}
     monkeypatch.setattr(replica_module, "LONGEST_WAIT", 60.0)
     gate.open.set()
-    assert server.post("/explain", json=QUESTION).status_code == 200
+    # Until the requests that were given up have left the queue, it is full.
+    wait("an answer", lambda: server.post("/explain", json=QUESTION).status_code == 200)
     assert sum(gate.sizes) < 5  # requests that were given up are not answered
 
 
