@@ -15,7 +15,13 @@ from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
 from flows.common.data_files import find_evaluation_files, name_of_data
 from flows.common.failures import STATE_HOOKS, report_user_errors
-from flows.common.parameters import DataParameters, MaxRejected, Repair
+from flows.common.parameters import (
+    DataParameters,
+    MaxRejected,
+    NoAnswerRule,
+    Repair,
+    ShareWithoutAnswer,
+)
 from flows.common.splits import ingest_each
 from infra.artifacts.manifest import content_digest
 from infra.settings import settings
@@ -23,7 +29,6 @@ from models.arrays import BoolArray
 from tasks.datasets.catalog import EVALUATIONS
 from tasks.evaluation.evaluate import Columns, EvaluationSplit, load_split, mean
 from tasks.evaluation.slices import guarded_slices
-from tasks.inference.no_answer import NoAnswer
 from tasks.inference.score_model import ANSWERS, unread_warning
 from tasks.inference.trained_contexts import new_to_models
 from tasks.stages import score_stage, split_stage
@@ -51,20 +56,8 @@ def evaluate_model(
             "Empty: the champion of the dataset.",
         ),
     ] = None,
-    no_answer: Annotated[
-        NoAnswer,
-        Field(
-            description="When the model gives no answer. argmax: if it is more probable than every "
-            "span; threshold: as the threshold says that validation chose."
-        ),
-    ] = "argmax",
-    expected_no_answer: Annotated[
-        Annotated[float, Field(gt=0, lt=1)] | None,
-        Field(
-            description="With the threshold: the share of unanswerable questions that it is for. "
-            "Empty: the one that the training expected.",
-        ),
-    ] = None,
+    no_answer: NoAnswerRule = "argmax",
+    expected_no_answer: ShareWithoutAnswer = None,
     repair: Repair = False,
     max_rejected: MaxRejected = 0.05,
 ) -> dict[str, Any]:

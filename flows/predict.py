@@ -11,11 +11,10 @@ from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show
 from flows.common.data_files import resolve
 from flows.common.failures import STATE_HOOKS, report_user_errors
-from flows.common.parameters import DataParameters, NonEmpty
+from flows.common.parameters import DataParameters, NoAnswerRule, NonEmpty, ShareWithoutAnswer
 from infra.files import user_path
 from infra.settings import settings
 from tasks.inference.answer_formats import write_answers, write_uncertain
-from tasks.inference.no_answer import NoAnswer
 from tasks.inference.score_model import ANSWERS
 from tasks.stages import answer_stage, fetch_model_stage
 from tasks.tracking.registry import find_model_files, find_version
@@ -65,20 +64,8 @@ def predict(
         str,
         Field(pattern=r"\.json$", description="File or address to write these tasks to: .json."),
     ] = "uncertain.json",
-    no_answer: Annotated[
-        NoAnswer,
-        Field(
-            description="When the model gives no answer. argmax: if it is more probable than every "
-            "span; threshold: as the threshold says that validation chose."
-        ),
-    ] = "argmax",
-    expected_no_answer: Annotated[
-        Annotated[float, Field(gt=0, lt=1)] | None,
-        Field(
-            description="With the threshold: the share of unanswerable questions that it is for. "
-            "Empty: the one that the training expected.",
-        ),
-    ] = None,
+    no_answer: NoAnswerRule = "argmax",
+    expected_no_answer: ShareWithoutAnswer = None,
 ) -> dict[str, Any]:
     """Answer the questions of files, and return how many there are and where the answers are.
 

@@ -26,6 +26,7 @@ from tasks.embeddings.formats.source import (
     parts_of,
 )
 from tasks.embeddings.training.config import DIMENSION, METHODS
+from tasks.inference.no_answer import NoAnswer
 from tasks.text.build_vocabulary import VocabularyConfig
 
 VariantName = Annotated[
@@ -120,6 +121,20 @@ MaxRejected = Annotated[
         le=1,
         description="Largest fraction of a file's questions that may be rejected as invalid. If "
         "more are, the run fails.",
+    ),
+]
+NoAnswerRule = Annotated[
+    NoAnswer,
+    Field(
+        description="When the model gives no answer. argmax: if it is more probable than every "
+        "span; threshold: as the threshold says that validation chose."
+    ),
+]
+ShareWithoutAnswer = Annotated[
+    Annotated[float, Field(gt=0, lt=1)] | None,
+    Field(
+        description="With the threshold: the share of unanswerable questions that it is for. "
+        "Empty: the one that the training expected.",
     ),
 ]
 
