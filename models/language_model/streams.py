@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.arrays import IntArray
 from models.language_model.config import LMTraining
 from models.language_model.corpus import BORDER, Corpus
 
@@ -47,11 +46,6 @@ class Tracks:
         if training.max_words is None:
             return steps
         return min(steps, math.ceil(training.max_words / self.words_per_window))
-
-    def read_by(self, training: LMTraining) -> IntArray:
-        """The forward ids that a training reads, (rows, ids): the beginning of each track."""
-        size = min(self.total_steps(training), self.windows) * self.steps + 1
-        return np.array([self.corpus.forward[start : start + size] for start in self.starts])
 
     def window(self, number: int, device: torch.device) -> Window:
         """The window of this number, 0 to `windows` - 1."""
