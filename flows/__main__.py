@@ -123,7 +123,7 @@ def prepare_server(words: Sequence[str]) -> None:
 
 
 def run_command(words: Sequence[str]) -> None:
-    """Run a command; invalid words end the process with status 2, and with what is wrong."""
+    """Run a command; for invalid words, print a message and end the process with status 2."""
     try:
         build_app()(words, exit_on_error=False, print_error=False)
     except CycloptsError as error:

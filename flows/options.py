@@ -83,7 +83,7 @@ def as_typed(default: Any) -> str | None:
 
 
 def explained(error: CycloptsError) -> str:
-    """What is wrong with the words of a command, in one line for each error."""
+    """The message for the invalid words of a command, one line for each error."""
     if isinstance(error, UnusedCliTokensError):
         return mask_secrets(f"Unexpected argument: {' '.join(error.unused_tokens or [])}. {HINT}")
     return mask_secrets(str(error))

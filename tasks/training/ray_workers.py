@@ -170,7 +170,7 @@ class _Fault:
     name: str
 
     def read(self) -> str | None:
-        """What is wrong and what to do; None if nothing is wrong."""
+        """The fault and its remedy; None without a fault."""
         if not self.store.has(self.name):
             return None
         with self.store.files.open_input_stream(self.store.path(self.name)) as file:
