@@ -17,7 +17,7 @@ from flows.common.failures import report_user_errors
 from flows.common.parameters import DataParameters, VectorParameters, configure
 from flows.common.publish import publish_page
 from flows.common.splits import Splits, ingest_dataset
-from flows.common.vectors import resolve_vectors
+from flows.common.vectors import prepare_vectors
 from infra.errors import UserError
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS
 from tasks.embeddings.formats.source import NO_VECTORS
@@ -48,7 +48,7 @@ def _select_vectors(
         return None
     vocabulary = VocabularyConfig()
     selected = select_vectors_stage(
-        resolve_vectors(vectors, vocabulary.lower_case, splits),
+        prepare_vectors(vectors, vocabulary.lower_case, splits),
         list(checked.ingested.values()),
         vocabulary.lower_case,
         vocabulary.pretrained_words,

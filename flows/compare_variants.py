@@ -19,7 +19,7 @@ from rich.table import Column
 
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
-from flows.common.compared import ComparedVariant, Outcomes
+from flows.common.compared import ComparedVariant, Outcomes, recurs, sentence
 from flows.common.data_files import recommended_training
 from flows.common.display_names import names_of_data, names_of_vectors, require_unique
 from flows.common.encoding import encode_dataset
@@ -47,8 +47,7 @@ from flows.common.training import Training, model_to_start_from, report_on, suit
 from infra.artifacts.shared_folder import shared_folder
 from infra.artifacts.stage import Output
 from infra.cluster.allotment import Resources
-from infra.errors import RetryableError, UserError, first_line
-from infra.masking import mask_secrets
+from infra.errors import RetryableError, UserError
 from infra.settings import settings
 from tasks.datasets.catalog import COMPARISONS
 from tasks.reports.comparison import Cell, compare
@@ -176,10 +175,8 @@ def with_error_report(
         splits = training.splits
         errors = error_report_stage(splits.name, outcome.folder, splits.dev.folder)
     except Exception as error:
-        lost = "the training ended, but not its error report"
-        if isinstance(error, UserError):
-            return type(error)(f"{lost}: {error}")
-        return RetryableError(f"{lost}: {type(error).__name__}: {mask_secrets(first_line(error))}")
+        lost = f"the training ended, but not its error report: {sentence(error)}"
+        return UserError(lost) if recurs(error) else RetryableError(lost)
     return ComparedVariant(cell, training, outcome, errors)
 
 
@@ -188,9 +185,9 @@ def _publish_so_far(outcomes: Outcomes, seeds: Sequence[int], seconds: float) ->
 
     A failure is logged, not raised: trainings are under way.
     """
-    left = outcomes.time_left(seconds)
+    left, log = outcomes.time_left(seconds), get_run_logger()
     ended = f"{len(outcomes.ended)} of {len(outcomes.grid)} trainings have ended"
-    get_run_logger().info(f"{ended}, about {left}." if left else f"{ended}.")
+    log.info(f"{ended}, about {left}." if left else f"{ended}.")
     if not outcomes.finished:
         return
     at = f"{left} at {datetime.now().astimezone():%Y-%m-%d %H:%M %Z}" if left else ""
@@ -198,10 +195,9 @@ def _publish_so_far(outcomes: Outcomes, seeds: Sequence[int], seconds: float) ->
         with TemporaryDirectory() as folder:
             compare(Path(folder), outcomes.cells, seeds, {}, outcomes.missing, at)
             page = publish_page(Path(folder) / PAGE, f"{_folder()}/{PAGE}")
-        get_run_logger().info(f"Results so far: {page}")
+        log.info(f"Results so far: {page}")
     except Exception as error:
-        reason = mask_secrets(first_line(error))
-        get_run_logger().warning(f"The page with the results so far was not updated: {reason}")
+        log.warning(f"The page with the results so far was not updated: {sentence(error)}")
 
 
 def _publish_all(outcomes: Outcomes, seeds: Sequence[int]) -> dict[str, Any]:

@@ -6,16 +6,17 @@ from typing import Annotated, Any
 
 from prefect import flow
 from prefect.artifacts import create_table_artifact
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from rich.table import Column
 
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
 from flows.common.display_names import names_of_sets, require_unique
 from flows.common.failures import STATE_HOOKS, report_user_errors
+from flows.common.parameters import NamedSet
 from flows.common.publish import publish_page, url_of
 from flows.common.splits import ingest_texts
-from flows.common.vectors import find_vectors, warn_if_casing_differs
+from flows.common.vectors import resolve, warn_if_casing_differs
 from infra.artifacts.manifest import digest_of, read_manifest
 from infra.artifacts.stage import Output
 from infra.settings import settings
@@ -26,7 +27,7 @@ from tasks.embeddings.contextual.source import find_bilm, is_bilm
 from tasks.embeddings.evaluation.evaluate import EVALUATION, Queries
 from tasks.embeddings.evaluation.homonyms import HOMONYMS
 from tasks.embeddings.evaluation.published_tests import ANALOGIES, SIMILARITY_TESTS
-from tasks.embeddings.formats.source import PACKAGED, check_source
+from tasks.embeddings.formats.source import PACKAGED
 from tasks.stages import (
     embeddings_report_stage,
     evaluate_bilm_stage,
@@ -60,16 +61,11 @@ def published_tests(fetch: bool) -> dict[str, Path]:
     }
 
 
-def check_set(spec: str) -> str:
-    """Accept a set of word vectors or a language model."""
-    return spec if is_bilm(spec) else check_source(spec)
-
-
 @flow(name="evaluate-embeddings", description=__doc__, **STATE_HOOKS)
 @report_user_errors
 def evaluate_embeddings(
     vectors: Annotated[
-        list[Annotated[str, Field(min_length=1), AfterValidator(check_set)]],
+        list[NamedSet],
         Field(
             min_length=1,
             description="Sets to evaluate: glove-6b-50d, known sets, names of sets trained here, "
@@ -152,7 +148,7 @@ def _evaluate(
     """The evaluation of a set; language models look up words in the case of their training."""
     if is_bilm(spec):
         return evaluate_bilm_stage(find_bilm(spec), tests, splits, queries, lower_case)
-    evaluated = evaluate_vectors_stage(find_vectors(spec), tests, splits, queries, lower_case)
+    evaluated = evaluate_vectors_stage(resolve(spec), tests, splits, queries, lower_case)
     warn_if_casing_differs(spec, evaluated.facts["history"], "lower_case", lower_case)
     return evaluated
 

@@ -13,7 +13,7 @@ from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show
 from flows.common.command_line import command_of
 from flows.common.failures import TRAINING_FLOW, report_user_errors
-from flows.common.parameters import CorpusParameters, SetName, check_start
+from flows.common.parameters import CorpusParameters, NamedSet, SetName
 from flows.common.splits import ingest_texts
 from flows.common.vectors import train_bilm, train_from_corpus
 from flows.evaluate_embeddings import evaluate_embeddings
@@ -29,10 +29,12 @@ from tasks.embeddings.formats.export import (
     publish_vectors,
     require_exportable,
 )
-from tasks.embeddings.formats.source import PACKAGED, published_set
+from tasks.embeddings.formats.source import PACKAGED, published_folder
 from tasks.embeddings.training.config import EmbeddingParameters, reject_settings_of_start
 from tasks.tracking import runs
 from tasks.training.vector_runs import log_trained_vectors
+
+LINKS = {"Report": "report", "MLflow": "run_url"}  # what the terminal shows, if it is there
 
 
 @flow(name="train-embeddings", description=__doc__, **TRAINING_FLOW)
@@ -41,9 +43,8 @@ def train_embeddings(
     corpus: CorpusParameters = CorpusParameters(),
     embedding: EmbeddingParameters = EmbeddingParameters(),
     start: Annotated[
-        str | None,
+        NamedSet | None,
         Field(
-            min_length=1,
             description="Warm start: continue training from this set of vectors, and add new "
             "words; for elmo, from a language model that was trained here (its name, file or "
             "folder), whose sizes and words are kept. Empty: train from scratch.",
@@ -75,22 +76,19 @@ def train_embeddings(
     Returns the facts about the set, and the paths of its files and of its evaluation.
     """
     require_valid_for_method(embedding, start, exports)
-    require_exportable(exports, embedding.method)
     if evaluate_on is not None:
         ingest_texts(evaluate_on)  # report invalid data before training
-    folder = settings().root.resolve() / "embeddings" / name
-    if embedding.method == "elmo":
-        start_model = None if start is None else find_start_bilm(start)
-        start = None if start_model is None else str(start_model)
-        trained, title = train_bilm(corpus, embedding, start_model, resources), "Language model"
+    folder, is_elmo = settings().root.resolve() / "embeddings" / name, embedding.method == "elmo"
+    if is_elmo:
+        trained, title = train_bilm(corpus, embedding, start, resources), "Language model"
     else:
         trained, title = train_from_corpus(corpus, embedding, start), "Word vectors"
     with shared_folder(folder):
-        if embedding.method == "elmo":
+        if is_elmo:
             files = [publish_bilm(trained.folder, folder)]
         else:
             files = publish_vectors(trained.folder, folder, exports)
-    if embedding.method == "elmo":  # whose training logged its own run, below one of the flow
+    if is_elmo:  # whose training logged its own run, below one of the flow
         runs.finish_flow_run(settings().tracking_uri, str(flow_run.id), "FINISHED")
     else:
         log_trained_vectors(name, trained.folder)
@@ -100,14 +98,11 @@ def train_embeddings(
         "cached": trained.cached,
         "files": [shown_path(file) for file in files],
     }
-    if evaluate_on is None:
-        return result
-    evaluation: Any = evaluate_embeddings(
-        **evaluation_parameters(files[0], start, embedding.method, corpus),
-        dataset=evaluate_on,
-        return_state=True,
-    )
-    return {**result, "dataset": evaluate_on, "report": result_of(evaluation)["report"]}
+    if evaluate_on is not None:
+        sets = evaluation_parameters(files[0], start, embedding.method, corpus)
+        state: Any = evaluate_embeddings(**sets, dataset=evaluate_on, return_state=True)
+        result |= {"dataset": evaluate_on, "report": result_of(state)["report"]}
+    return result
 
 
 def evaluation_parameters(
@@ -119,7 +114,8 @@ def evaluation_parameters(
     one. A language model reads words in the case of its training, whatever the evaluation's.
     """
     other = start or PACKAGED
-    replaced = local_path(other).resolve() in (file, file.parent) or published_set(other) == file
+    places = (local_path(other).resolve(), published_folder(other))
+    replaced = file in places or file.parent in places
     return {
         "vectors": [str(file)] if replaced else [str(file), other],
         "lower_case": method == "elmo" or corpus.lower_case,
@@ -134,6 +130,7 @@ def require_valid_for_method(
     Raises:
         UserError: it does not.
     """
+    require_exportable(exports, embedding.method)
     if embedding.method == "elmo":
         if exports:
             raise UserError(
@@ -148,62 +145,45 @@ def require_valid_for_method(
             f"start is {start}, but method {embedding.method} continues from word vectors. Change "
             "start, or omit it to train from scratch."
         )
-    elif start is not None:
-        try:
-            check_start(start)
-        except ValueError as error:
-            raise UserError(f"start: {error}.") from error
 
 
 def announce(facts: dict[str, Any]) -> None:
     """Print what was trained, where it is, and the next commands."""
-    corpus, vectors = facts["corpus"], facts["files"][0]
+    corpus, file = facts["corpus"], facts["files"][0]
     reused = ", reused from an earlier training" if facts["cached"] else ""
+    if facts["method"] == "elmo":
+        details = [_perplexities(facts)]
+        use = {"variants": ["char-elmo"], "vectors.contextual": file}
+    elif "carried_over" in facts:
+        details = [
+            f"Warm start: {facts['carried_over']:,} words trained further, "
+            f"{facts['unchanged']:,} unchanged, {facts['new']:,} new."
+        ]
+        use = {"vectors.source": file}
+    else:
+        # Vectors of a domain gain beside general ones, not instead (docs/case-medicine.md).
+        details, use = [], {"vectors.source": f"{PACKAGED}+{file}"}
+    data = {"data.dataset": facts.get("dataset", "FILE")}
     show(
         f"\n{facts['method']}, dimension {facts['dimension']}: {facts['words']:,} words from a "
-        f"corpus of {corpus['words']:,} tokens ({corpus['distinct']:,} distinct){reused}."
-    )
-    if facts["method"] == "elmo":
-        _announce_bilm(facts)
-        return
-    if "carried_over" in facts:
-        show(
-            f"Warm start: {facts['carried_over']:,} words trained further, {facts['unchanged']:,} "
-            f"unchanged, {facts['new']:,} new."
-        )
-    # Vectors of a domain gain beside general ones, not instead of them (docs/case-medicine.md).
-    source = vectors if "carried_over" in facts else f"{PACKAGED}+{vectors}"
-    use = {"data.dataset": facts.get("dataset", "FILE"), "vectors.source": source}
-    show(
+        f"corpus of {corpus['words']:,} tokens ({corpus['distinct']:,} distinct){reused}.",
+        *details,
         *(f"File       {file}" for file in facts["files"]),
-        *([f"Report     {facts['report']}"] if "report" in facts else []),
+        *(f"{key:11}{facts[name]}" for key, name in LINKS.items() if name in facts),
         "",
-        f"Next       {command_of('evaluate-embeddings', {'vectors': [vectors]})}",
-        f"           {command_of('retrain', use)}",
+        f"Next       {command_of('evaluate-embeddings', {'vectors': [file]})}",
+        f"           {command_of('retrain', data | use)}",
     )
 
 
-def _announce_bilm(facts: dict[str, Any]) -> None:
-    """Print the perplexities, and where the model is."""
-    (first, last), file = facts["history"], facts["files"][0]
-    use = {
-        "data.dataset": facts.get("dataset", "FILE"),
-        "variants": ["char-elmo"],
-        "vectors.contextual": file,
-    }
-    words = first["words"]
+def _perplexities(facts: dict[str, Any]) -> str:
+    (first, last), words = facts["history"], facts["history"][0]["words"]
     before = f"after the first {words:,} words" if words else "the start model's"
-    show(
+    return (
         f"Perplexity of {facts['held_out_words']:,} held-out words: forward "
         f"{last['held_out/perplexity_forward']:,.1f}, backward "
         f"{last['held_out/perplexity_backward']:,.1f}, mean {last['held_out/perplexity_mean']:,.1f}"
-        f" ({before}: {first['held_out/perplexity_mean']:,.1f}).",
-        f"File       {file}",
-        *([f"Report     {facts['report']}"] if "report" in facts else []),
-        f"MLflow     {facts['run_url']}",
-        "",
-        f"Next       {command_of('evaluate-embeddings', {'vectors': [file]})}",
-        f"           {command_of('retrain', use)}",
+        f" ({before}: {first['held_out/perplexity_mean']:,.1f})."
     )
 
 

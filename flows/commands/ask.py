@@ -19,6 +19,7 @@ from infra.files import user_path
 from infra.settings import settings
 from tasks.datasets.paths import dataset_name
 from tasks.inference.no_answer import NoAnswer
+from tasks.inference.score_model import load_predictor
 from tasks.text.control_characters import without_control_characters
 from tasks.text.tokenizer import tokenize
 from tasks.tracking import registry
@@ -26,8 +27,6 @@ from tasks.tracking.registry import find_model_files
 
 if TYPE_CHECKING:
     from tasks.inference.predictor import AnswerRow, Predictor
-
-# The predictor is imported locally, because it loads torch, which takes seconds.
 
 # Sentences end at their last mark, which may be followed by quotes or brackets, or at a blank line.
 # The dot of an initial, as in "J. Doe", or one before a small letter ends no sentence.
@@ -57,8 +56,8 @@ def ask(
     model: Annotated[
         str | None,
         Parameter(
-            help="Another model instead: models:/<name>/<version>, models:/<name>@<alias>, or a "
-            "model directory."
+            help="Another model instead: <dataset>@champion, models:/<name>/<version>, "
+            "models:/<name>@<alias>, or a model directory."
         ),
     ] = None,
     top: Annotated[
@@ -140,30 +139,17 @@ def _load_model(
         UserError: there is no such model, this version of the code can't load it, or it has no
             threshold for the rule.
     """
-    if model is not None and not model.startswith("models:/"):
+    if model is not None and user_path(model).is_dir():
         find_model_files(model)
-        name = f"the model directory {model}"
-        return _load(user_path(model), name, rule), name
+        return load_predictor(user_path(model), model, *rule), f"the model directory {model}"
     uri = settings().tracking_uri
     version = registry.chosen_version(uri, model, dataset_name(dataset))
     aliases = f" ({', '.join(version.aliases)})" if version.aliases else ""
-    name = f"{version.name} version {version.version}{aliases}"
+    name = f"{version.name} version {version.version}"
     with TemporaryDirectory() as temporary:
         folder = Path(temporary) / "model"
         registry.download(uri, version.model_id, folder)
-        return _load(folder, name, rule), name
-
-
-def _load(folder: Path, name: str, rule: tuple[NoAnswer, float | None]) -> "Predictor":
-    from tasks.inference.predictor import INCOMPATIBLE, Predictor
-
-    try:
-        return Predictor.load(folder, *rule)
-    except INCOMPATIBLE as error:
-        raise UserError(
-            f"{name} is incompatible with this version of the code ({error}). Choose another one "
-            "with --model, or train a new one: bidaflow retrain"
-        ) from error
+        return load_predictor(folder, name, *rule), name + aliases
 
 
 def _answer_table(context: str, answers: Sequence["AnswerRow"]) -> Table:

@@ -10,12 +10,11 @@ from cyclopts import Group, Parameter
 from cyclopts.help import ColumnSpec, DefaultFormatter, DescriptionRenderer, HelpEntry, NameRenderer
 from prefect import Flow
 from prefect.client.schemas.objects import State
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 from rich.console import Console, ConsoleOptions
 
 from flows.common.failures import PRINTED_AT_EXIT, result_or_exit
 from flows.common.parameters import description_of
-from infra.form import with_bounds
 
 INDENT = "  "  # of a long option's further lines in --help
 
@@ -79,7 +78,6 @@ def _argument(parameter: Argument, section: Group, positional: bool) -> Argument
         group = Group.create_ordered(title, words or getdoc(kind), help_formatter=HELP_FORMATTER)
         shown = Parameter(group=group)
     else:
-        words = with_bounds(words, TypeAdapter(annotation).json_schema())
         # A group of fields in a list is typed as its name, or as JSON.
         shown = Parameter(group=section, help=words, accepts_keys=False, n_tokens=1)
     return parameter.replace(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from flows.common.training import Training
 from infra.artifacts.stage import Output
 from infra.errors import RetryableError, UserError, first_line
+from infra.masking import mask_secrets
 from infra.progress import Progress
 from tasks.reports.comparison import Cell, CellTrainings, Missing
 
@@ -52,9 +53,9 @@ class Outcomes:
     def missing(self) -> list[Missing]:
         """The trainings that failed or have not ended, in the order of the grid."""
         return [
-            Missing(cell, training.config.training.seed, _sentence(self.ended.get(number)))
+            Missing(cell, training.config.training.seed, sentence(outcome) if outcome else None)
             for number, (cell, training) in enumerate(self.grid)
-            if not isinstance(self.ended.get(number), ComparedVariant)
+            if not isinstance(outcome := self.ended.get(number), ComparedVariant)
         ]
 
     @property
@@ -63,7 +64,7 @@ class Outcomes:
         last, because they would recur in a retry."""
         ordered = (self.ended[number] for number in sorted(self.ended))
         errors = [outcome for outcome in ordered if isinstance(outcome, Exception)]
-        return sorted(errors, key=_recurs)
+        return sorted(errors, key=recurs)
 
     def failure(self, page: str) -> UserError:
         """The error of a comparison some of whose trainings failed; `page` has the others.
@@ -72,7 +73,7 @@ class Outcomes:
         """
         missing = self.missing
         names = "\n".join(f"{m.cell.name} · seed {m.seed}: {m.error}" for m in missing)
-        return (UserError if _recurs(self.errors[0]) else RetryableError)(
+        return (UserError if recurs(self.errors[0]) else RetryableError)(
             f"{len(missing)} of {len(self.grid)} trainings failed:\n{names}\n"
             f"The page has the others: {page}. Run the same command again to train only what is "
             "missing."
@@ -89,14 +90,13 @@ class Outcomes:
         return Progress("", 0, pending, "trainings", rate, "").time_left
 
 
-def _recurs(error: Exception) -> bool:
+def recurs(error: Exception) -> bool:
+    """Whether a failed training would fail again, because of a mistake of the user."""
     return isinstance(error, UserError) and not isinstance(error, RetryableError)
 
 
-def _sentence(outcome: object) -> str | None:
-    """The error of a failed training in one line; None for others."""
-    if isinstance(outcome, UserError):
-        return str(outcome)
-    if isinstance(outcome, Exception):
-        return f"{type(outcome).__name__}: {first_line(outcome)}"
-    return None
+def sentence(error: Exception) -> str:
+    """The error of a failed training in one line."""
+    if isinstance(error, UserError):
+        return str(error)
+    return f"{type(error).__name__}: {mask_secrets(first_line(error))}"

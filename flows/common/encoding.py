@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from logging import INFO, WARNING
 
 from prefect import get_run_logger
 
 from flows.common.display_names import names_of_vectors
 from flows.common.parameters import VectorParameters
 from flows.common.splits import Splits
-from flows.common.vectors import resolve_vectors, warn_if_casing_differs
+from flows.common.vectors import prepare_vectors, warn_if_casing_differs
 from infra.artifacts.stage import Output
 from infra.errors import UserError
 from infra.settings import settings
@@ -57,7 +58,7 @@ def encode_dataset(
     """
     train, *others = splits.folders.values()
     picked = select_vectors_stage(
-        resolve_vectors(vectors, vocabulary.lower_case, splits),
+        prepare_vectors(vectors, vocabulary.lower_case, splits),
         [train],
         vocabulary.lower_case,
         vocabulary.pretrained_words,
@@ -93,11 +94,8 @@ def report_coverage(
     if problem := no_word_known(name, shares):
         raise UserError(problem)
     reason = misfit(shares, lower_case)
-    line = covered(name, shares)
-    if reason is None:
-        get_run_logger().info(line)
-    else:
-        get_run_logger().warning(f"{line} {reason}")
+    line = f"{covered(name, shares)} {reason or ''}".rstrip()
+    get_run_logger().log(WARNING if reason else INFO, line)
 
 
 def _layers(splits: Splits, encoded: dict[Split, Output], bilm: Output) -> dict[Split, Output]:

@@ -17,7 +17,7 @@ from models.configs.variant import Precision, UnknownWords, VariantConfig
 from tasks.data.splits import Overlap
 from tasks.datasets.catalog import DATASETS, FEW_QUESTIONS, FOR_FEW_QUESTIONS
 from tasks.datasets.paths import LONGEST_NAME
-from tasks.embeddings.contextual.source import find_bilm
+from tasks.embeddings.contextual.source import find_bilm, is_bilm
 from tasks.embeddings.formats.source import (
     KNOWN_SOURCES,
     NO_VECTORS,
@@ -58,13 +58,11 @@ def check_vector_source(spec: str) -> str:
     return spec
 
 
-def check_start(spec: str) -> str:
-    """Accept a set of vectors; `none` is not one."""
+def check_set(spec: str) -> str:
+    """Accept a set of vectors or a language model; `none` is neither."""
     if spec == NO_VECTORS:
-        raise ValueError(
-            f"{NO_VECTORS!r} is not valid here; name a set of vectors, or omit the option"
-        )
-    return check_source(spec)
+        raise ValueError(f"{spec!r} is not valid here; name a set of vectors, or omit the option")
+    return spec if is_bilm(spec) else check_source(spec)
 
 
 def check_set_name(name: str) -> str:
@@ -76,6 +74,7 @@ def check_set_name(name: str) -> str:
     return name
 
 
+NamedSet = Annotated[str, Field(min_length=1), AfterValidator(check_set)]
 SetName = Annotated[
     str,
     AfterValidator(check_set_name),
@@ -506,9 +505,10 @@ def configure(name: VariantName, suited: dict[str, Any], *changes: dict[str, Any
 
 
 def description_of(annotation: Any) -> str | None:
-    """The description in a parameter's annotation, if it has one."""
+    """The description in a parameter's annotation, with its bounds; None without one."""
     fields = (m for m in getattr(annotation, "__metadata__", ()) if isinstance(m, FieldInfo))
-    return next((field.description for field in fields if field.description), None)
+    words = next((field.description for field in fields if field.description), None)
+    return words and with_bounds(words, TypeAdapter(annotation).json_schema())
 
 
 def docstring_with_args(body: Callable[..., Any]) -> str:
@@ -516,10 +516,9 @@ def docstring_with_args(body: Callable[..., Any]) -> str:
 
     The docstring is the only place from which Prefect's form takes a parameter's description.
     """
-    described = {
-        name: with_bounds(words, TypeAdapter(parameter.annotation).json_schema())
+    args = [
+        f"    {name}: {words}"
         for name, parameter in signature(body).parameters.items()
         if (words := description_of(parameter.annotation))
-    }
-    args = [f"    {name}: {words}" for name, words in described.items()]
+    ]
     return "\n".join([getdoc(body) or "", *(["", "Args:", *args] if args else [])])

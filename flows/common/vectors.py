@@ -16,7 +16,7 @@ from infra.files import archive_of
 from infra.masking import mask_secrets
 from tasks.datasets.catalog import LEXICAL_RESOURCES
 from tasks.datasets.paths import find_remote_files, is_uri
-from tasks.embeddings.contextual.source import is_bilm
+from tasks.embeddings.contextual.source import find_start_bilm, is_bilm
 from tasks.embeddings.formats.source import (
     BILM,
     DOWNLOADED,
@@ -50,29 +50,25 @@ from tasks.stages import (
 from tasks.training.train_variant import remove_checkpoints
 
 
-def resolve_vectors(
+def prepare_vectors(
     vectors: VectorParameters, lower_case: bool, splits: Splits | None = None
 ) -> VectorInput | JoinedVectors:
-    """The chosen set, or several joined ones: the packaged one, a known set, a file, or one that is
-    trained first, in lower case if the vocabulary is. For `splits`, see `corpus_files`."""
-    sets = tuple(_resolve(part, vectors, lower_case, splits) for part in vectors.parts)
-    return JoinedVectors(sets) if len(sets) > 1 else sets[0]
+    """The chosen set, or several joined ones. If one is named by a training method, it is trained
+    first, in lower case if the vocabulary is. For `splits`, see `corpus_files`."""
+    sets = {part: resolve(part) for part in vectors.parts if part not in METHODS}
+    if vectors.method is not None:
+        corpus = CorpusParameters(
+            files=vectors.corpus_files, dataset=vectors.corpus_dataset, lower_case=lower_case
+        )
+        fields = {"method": vectors.method, "dimension": vectors.dimension}
+        embedding = EmbeddingParameters.model_validate(fields)
+        trained = train_from_corpus(corpus, embedding, None, splits)
+        sets[vectors.method] = stage_input(trained.folder / VECTORS)
+    first, *others = (sets[part] for part in vectors.parts)
+    return JoinedVectors((first, *others)) if others else first
 
 
-def _resolve(
-    spec: str, vectors: VectorParameters, lower_case: bool, splits: Splits | None
-) -> VectorInput:
-    if spec not in METHODS:
-        return find_vectors(spec)
-    corpus = CorpusParameters(
-        files=vectors.corpus_files, dataset=vectors.corpus_dataset, lower_case=lower_case
-    )
-    embedding = EmbeddingParameters.model_validate({"method": spec, "dimension": vectors.dimension})
-    trained = train_from_corpus(corpus, embedding, None, splits)
-    return stage_input(trained.folder / VECTORS)
-
-
-def find_vectors(spec: str) -> VectorInput:
+def resolve(spec: str) -> VectorInput:
     """A set of vectors in the form that stages take; a known set is downloaded.
 
     `glove.6B/glove.6B.100d.txt` names one member of a known set that has several. A local file or
@@ -96,7 +92,11 @@ def find_vectors(spec: str) -> VectorInput:
     if spec == NO_VECTORS:
         return spec
     if is_uri(spec) and not local.exists():
-        return _fetch_vectors(spec)
+        files = find_remote_files(spec)
+        if len(files) > 1:
+            masked = mask_secrets(spec)
+            raise UserError(f"{masked} has {len(files)} files. Name one file of vectors.")
+        return stage_input(local_copy(files[0]))
     if not local.is_file() and (published := published_set(spec)):
         return stage_input(published)
     if local.is_dir():
@@ -110,13 +110,6 @@ def find_vectors(spec: str) -> VectorInput:
     return stage_input(local)
 
 
-def _fetch_vectors(uri: str) -> VectorInput:
-    files = find_remote_files(uri)
-    if len(files) > 1:
-        raise UserError(f"{mask_secrets(uri)} has {len(files)} files. Name one file of vectors.")
-    return stage_input(local_copy(files[0]))
-
-
 def train_from_corpus(
     corpus: CorpusParameters,
     embedding: EmbeddingParameters,
@@ -127,7 +120,7 @@ def train_from_corpus(
     files = corpus_files(corpus, splits)
     start_vectors = None
     if start is not None:
-        start_vectors = find_vectors(start)
+        start_vectors = resolve(start)
         require_compatible_start(start_vectors, embedding)
         history = history_of(start_vectors)
         warn_if_casing_differs(start, history, "corpus.lower_case", corpus.lower_case)
@@ -138,25 +131,27 @@ def train_from_corpus(
 def train_bilm(
     corpus: CorpusParameters,
     embedding: EmbeddingParameters,
-    start: Path | None,
+    start: str | None,
     resources: Resources,
 ) -> Output:
     """Prepare and encode the corpus, and train ELMo's language model on it.
 
-    `start` is the file of a language model that was trained here (see `find_start_bilm`).
+    `start` names a language model that was trained here (see `find_start_bilm`).
 
     Raises:
         UserError: the start model can't be read, or the corpus names no texts or too few.
     """
+    start_model = None
     if start is not None:
         from tasks.embeddings.contextual.bilm_file import load_bilm  # loads torch
 
-        history = load_bilm(start).history
-        warn_if_casing_differs(str(start), history, "corpus.lower_case", corpus.lower_case)
-        start = copy_bilm_stage(start).folder / BILM
+        file = find_start_bilm(start)
+        history = load_bilm(file).history
+        warn_if_casing_differs(start, history, "corpus.lower_case", corpus.lower_case)
+        start_model = copy_bilm_stage(file).folder / BILM
     prepared = prepare_corpus_stage(corpus_files(corpus), corpus.lower_case).folder
     encoded = encode_corpus_stage(prepared).folder
-    output = train_bilm_stage(prepared, encoded, embedding, start, resources)
+    output = train_bilm_stage(prepared, encoded, embedding, start_model, resources)
     remove_checkpoints(output.folder)
     return output
 
@@ -193,15 +188,11 @@ def _training_split(dataset: str, splits: Splits | None) -> Output:
 
 
 def _find_texts(spec: str) -> list[TextFile]:
-    if is_uri(spec):
-        return _fetch_texts(spec)
     known = LEXICAL_RESOURCES.get(spec)
-    if known is None or known.kind != "corpus" or Path(spec).exists():
+    if known is not None and known.kind == "corpus" and not Path(spec).exists():
+        return [TextFile(fetch_stage(known.source).folder / known.source.name)]
+    if not is_uri(spec):
         return find_texts(spec)
-    return [TextFile(fetch_stage(known.source).folder / known.source.name)]
-
-
-def _fetch_texts(spec: str) -> list[TextFile]:
     uri, column = split_column(spec)
     texts = [file for file in find_remote_files(uri) if has_text_name(PurePosixPath(file.name))]
     if not texts:

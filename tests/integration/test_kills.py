@@ -118,7 +118,7 @@ class Victim:
 
     def start(self) -> BaseProcess:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["flows.check", "flows.build_vocabulary"])
+        context.set_forkserver_preload(["flows.check", "flows.train"])
         process = context.Process(target=run_flow, args=(self.root, self.source))
         process.start()
         return process

@@ -220,7 +220,7 @@ def test_model_directory_needs_no_registry(
         ({"model": "models:/bidaf-other/1"}, "bidaf-other has no version 1 in MLflow"),
         ({"model": "models:/bidaf-tiny@best"}, "No version of bidaf-tiny has the alias 'best'"),
         ({"model": "models:/bidaf-tiny"}, "models:/bidaf-tiny is not a model URI"),
-        ({"model": "bidaf-tiny"}, "bidaf-tiny is not a model directory: it has no config.json"),
+        ({"model": "bidaf-tiny"}, "bidaf-tiny is not a model URI"),
         ({"context": " \n"}, "The context is empty"),
         ({"context": str(CHECKOUT)}, "Can't read the context .*: Is a directory"),
         (

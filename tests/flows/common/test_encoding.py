@@ -16,7 +16,7 @@ import pytest
 from flows.common.encoding import encode_dataset
 from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
 from flows.common.splits import ingest_dataset
-from flows.common.vectors import corpus_files, find_vectors, train_from_corpus
+from flows.common.vectors import corpus_files, resolve, train_from_corpus
 from flows.compare_variants import compare_variants
 from flows.evaluate_embeddings import evaluate_embeddings
 from flows.retrain import retrain
@@ -43,7 +43,7 @@ from tests.factories.vectors import write_lines
 def test_folder_without_a_set_is_refused(file: str, message: str, tmp_path: Path) -> None:
     (tmp_path / file).touch()
     with pytest.raises(UserError, match=f"is a folder without vectors.parquet.*{message}"):
-        find_vectors(str(tmp_path))
+        resolve(str(tmp_path))
 
 
 @pytest.mark.heavy
@@ -236,11 +236,11 @@ def test_reads_vectors_at_a_uri(root: Path, prefect_server: None, tmp_path: Path
     (tmp_path / "own.vec").write_text("1 2\nthe 0.5 1\n", encoding="utf-8")
     uri = f"{tmp_path.as_uri()}/own.vec"
     assert VectorParameters(source=uri).source == uri
-    file = in_flow(lambda: find_vectors(uri), "remote vectors")
+    file = in_flow(lambda: resolve(uri), "remote vectors")
     assert isinstance(file, Path) and file.is_relative_to(root)
     assert file.read_bytes() == (tmp_path / "own.vec").read_bytes()
     with pytest.raises(UserError, match="No files found at"):
-        find_vectors(f"{tmp_path.as_uri()}/other.vec")
+        resolve(f"{tmp_path.as_uri()}/other.vec")
 
 
 @pytest.mark.usefixtures("store")
@@ -252,6 +252,6 @@ def test_sets_are_found_with_their_ngrams(other_machine: Callable[[], None]) -> 
             (here / name).write_bytes(name.encode())
     other_machine()
     for name in ("support", f"{settings().address}/embeddings/support/{VECTORS}"):
-        found = find_vectors(name)
+        found = resolve(name)
         assert isinstance(found, TrainedVectors) and found.subwords is not None
         assert found.subwords.read_bytes() == SUBWORDS.encode()

@@ -11,7 +11,6 @@ import pytest
 from prefect.utilities.callables import parameter_schema
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from flows.build_vocabulary import build_vocabulary
 from flows.common.parameters import (
     CorpusParameters,
     DataParameters,
@@ -117,7 +116,7 @@ def test_rejects_an_empty_file_name(form: type[BaseModel], field: str) -> None:
     assert [error["loc"] for error in refused.value.errors()] == [(field, 1)]
 
 
-@pytest.mark.parametrize("flow", [ingest, build_vocabulary, retrain], ids=lambda flow: flow.name)
+@pytest.mark.parametrize("flow", [ingest, retrain], ids=lambda flow: flow.name)
 def test_prefect_schema_includes_choices_and_bounds(flow: Any) -> None:
     schema = parameter_schema(flow.fn)
     dev_share = schema.definitions["DataParameters"]["properties"]["dev_share"]
@@ -127,7 +126,7 @@ def test_prefect_schema_includes_choices_and_bounds(flow: Any) -> None:
         assert schema.properties["variants"]["items"]["enum"] == list(PRESETS)
 
 
-DEPLOYED = [ingest, build_vocabulary, train_embeddings, train, compare_variants, retrain]
+DEPLOYED = [ingest, train_embeddings, train, compare_variants, retrain]
 deployed = pytest.mark.parametrize("flow", DEPLOYED, ids=lambda flow: flow.name)
 
 

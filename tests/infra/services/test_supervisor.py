@@ -149,7 +149,6 @@ def test_every_service_has_a_log(services: Services) -> None:
 def test_deployments_are_described_and_scheduled(services: Services) -> None:
     for name in (
         "ingest",
-        "build-vocabulary",
         "train-embeddings",
         "evaluate-embeddings",
         "evaluate-model",
