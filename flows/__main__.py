@@ -86,10 +86,10 @@ def requires_root(words: Sequence[str]) -> bool:
 
     At an address, the services have none. `down` also stops those of a root of another release.
     """
-    names = {name for commands in COMMANDS.values() for name in commands} | {"embeddings"}
-    names -= {"variants", "down", "doctor"}
+    others = {"variants", "down", "doctor"}
     if settings().address is not None:
-        names -= COMMANDS[SERVICES].keys()
+        others |= COMMANDS[SERVICES].keys()
+    names = {"embeddings"}.union(*COMMANDS.values()) - others
     return bool(words) and words[0] in names and not {"--help", "-h"} & set(words)
 
 

@@ -104,7 +104,8 @@ def evaluate_embeddings(
     names = names_of_sets(vectors)
     tests = published_tests(fetch)
     left_out = [name for name in PUBLISHED if name not in tests]
-    inputs = _inputs(dataset)
+    read = None if dataset is None else ingest_texts(dataset)
+    inputs = [] if read is None else runs.split_datasets(read.name, read.folders)
     splits = [Path(split.source) for split in inputs]
     files = [*tests.values(), HOMONYMS]
     evaluated = [_evaluate(spec, files, splits, queries, lower_case) for spec in vectors]
@@ -151,14 +152,6 @@ def _evaluate(
     evaluated = evaluate_vectors_stage(resolve(spec), tests, splits, queries, lower_case)
     warn_if_casing_differs(spec, evaluated.facts["history"], "lower_case", lower_case)
     return evaluated
-
-
-def _inputs(dataset: str | None) -> list[runs.InputDataset]:
-    """The splits of a dataset as MLflow inputs; empty without a dataset."""
-    if dataset is None:
-        return []
-    splits = ingest_texts(dataset)
-    return runs.split_datasets(splits.name, splits.folders)
 
 
 def _rows(metrics: dict[str, dict[str, float]]) -> list[dict[str, str]]:

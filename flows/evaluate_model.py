@@ -29,8 +29,8 @@ from models.arrays import BoolArray
 from tasks.datasets.catalog import EVALUATIONS
 from tasks.evaluation.evaluate import Columns, EvaluationSplit, load_split, mean
 from tasks.evaluation.slices import guarded_slices
-from tasks.inference.score_model import ANSWERS, unread_warning
-from tasks.inference.trained_contexts import new_to_models
+from tasks.inference.score_model import ANSWERS, warn_of_unread
+from tasks.inference.trained_contexts import new_to_models, trained_contexts
 from tasks.stages import score_stage, split_stage
 from tasks.text.vocabulary import Lexicon
 from tasks.tracking import registry, runs
@@ -70,8 +70,7 @@ def evaluate_model(
     version = registry.chosen_version(settings().tracking_uri, model, name)
     split = split_stage(ingest_each(find_evaluation_files(data), data))
     scored = score_stage(version.model_id, split.folder, no_answer, expected_no_answer)
-    if warning := unread_warning(registry.title(version), scored.facts):
-        get_run_logger().warning(warning)
+    warn_of_unread(registry.title(version), scored.facts)
     questions = load_split(split.folder)
     answers = scored.folder / ANSWERS
     written = pq.read_table(answers, columns=["em", "f1", "avna"])
@@ -110,7 +109,7 @@ def _log(tags: Mapping[str, str], scores: Columns, answers: Path) -> str:
 def _slices(split: EvaluationSplit, model: Path) -> dict[str, BoolArray]:
     """All questions, those about new contexts if there are others too, and those of each slice."""
     slices = {"all": np.ones(len(split), dtype=np.bool_)}
-    new = new_to_models(split, [model])
+    new = new_to_models(split, [trained_contexts(model)])
     if not new.all():
         get_run_logger().warning(
             f"The model was trained on the contexts of {int((~new).sum()):,} of the {len(new):,} "

@@ -1,7 +1,6 @@
 """Flow `predict`: answer the questions of files with a trained model."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 from prefect import flow
@@ -12,12 +11,10 @@ from flows.commands.terminal import show
 from flows.common.data_files import resolve
 from flows.common.failures import STATE_HOOKS, report_user_errors
 from flows.common.parameters import DataParameters, NoAnswerRule, NonEmpty, ShareWithoutAnswer
-from infra.files import user_path
-from infra.settings import settings
+from flows.common.training import find_model
 from tasks.inference.answer_formats import write_answers, write_uncertain
 from tasks.inference.score_model import ANSWERS
-from tasks.stages import answer_stage, fetch_model_stage
-from tasks.tracking.registry import find_model_files, find_version
+from tasks.stages import answer_stage
 from tasks.training.train_variant import remove_checkpoints
 
 
@@ -71,7 +68,7 @@ def predict(
 
     A run that was killed continues where it was. Equal runs are not computed again.
     """
-    folder, name, version = _find_model(model)
+    folder, name, version = find_model(model)
     answered = answer_stage(
         [file for spec in files for file in resolve(spec, "dev", DataParameters().seed)],
         *(folder, name, version, top, no_answer, expected_no_answer),
@@ -86,14 +83,6 @@ def predict(
         "output": output,
         "tasks": tasks if uncertain else "",
     }
-
-
-def _find_model(spec: str) -> tuple[Path, str, str]:
-    """The stage folder with a copy of the model, and the model's name and version."""
-    if user_path(spec).is_dir():
-        return fetch_model_stage(find_model_files(spec)).folder, spec, ""
-    version = find_version(settings().tracking_uri, spec)
-    return fetch_model_stage(version.model_id).folder, version.name, version.version
 
 
 def announce(summary: Mapping[str, Any]) -> None:

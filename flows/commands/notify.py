@@ -1,6 +1,7 @@
 """Send notifications about failed runs and about decisions on models, by automations of Prefect."""
 
 import os
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Annotated
 from uuid import UUID
@@ -68,16 +69,18 @@ def notify(
         raise UserError("Notifications need the Prefect server. Start it with: bidaflow up")
     require_access(api)
     with get_client(sync_client=True) as client:
-        if block:
-            _register(client, _find_block(client, block, api.removesuffix("/api")))
+        document = _find_block(client, block, api.removesuffix("/api")) if block else None
         existing = _existing(client)
-        if remove:
+        if remove or document:
             for automation in existing:
                 client.delete_automation(automation.id)
+        if document:
+            _create(client, document, {a.name for a in existing if not a.enabled})
+        if remove:
             print(f"Removed {len(existing)} notifications.")
-            return
-        show(*(_line(client, automation) for automation in existing))
-        if not existing:
+        elif lines := [_line(client, automation) for automation in _existing(client)]:
+            show(*lines)
+        else:
             print("No notifications. Send them with: bidaflow notify --block TYPE/NAME")
 
 
@@ -99,9 +102,8 @@ def _find_block(client: SyncPrefectClient, block: str, pages: str) -> BlockDocum
     return document
 
 
-def _register(client: SyncPrefectClient, block: BlockDocument) -> None:
-    """Create the automations, or bring them up to date."""
-    existing = {automation.name: automation for automation in _existing(client)}
+def _create(client: SyncPrefectClient, block: BlockDocument, paused: Collection[str]) -> None:
+    """Create the automations; those whose names are in `paused` send nothing yet."""
     for name, (events, resource, subject, body) in NOTIFICATIONS.items():
         trigger = EventTrigger(
             # The client sends only fields that were set, and the server needs all of these.
@@ -115,17 +117,15 @@ def _register(client: SyncPrefectClient, block: BlockDocument) -> None:
         action = SendNotification(
             type="send-notification", block_document_id=block.id, subject=subject, body=body
         )
-        automation = AutomationCore(
-            name=name,
-            description="Made by `bidaflow notify`, which may overwrite changes",
-            enabled=existing[name].enabled if name in existing else True,
-            trigger=trigger,
-            actions=[action],
+        client.create_automation(
+            AutomationCore(
+                name=name,
+                description="Made by `bidaflow notify`, which may overwrite changes",
+                enabled=name not in paused,
+                trigger=trigger,
+                actions=[action],
+            )
         )
-        if name in existing:
-            client.update_automation(existing[name].id, automation)
-        else:
-            client.create_automation(automation)
 
 
 def _existing(client: SyncPrefectClient) -> list[Automation]:

@@ -15,7 +15,6 @@ from infra.settings import settings
 from tasks.tracking.lineage import (
     FinishedStage,
     ManifestEntry,
-    RecordedRun,
     file_state,
     find_runs,
     finished_stages,
@@ -38,17 +37,15 @@ def lineage(
     drawn: set[str] = set()
     trees = []
     for match in find_runs(recorded_runs(settings().tracking_uri), run):
-        trees.append(Tree(_run_line(match)))
+        trees.append(
+            Tree(
+                f"[bold cyan]{escape(match.name)}[/]  {escape(match.experiment)}  run {match.id}  "
+                f"{match.status}  {match.started}  [bold]{escape('  '.join(match.models))}[/]"
+            )
+        )
         _add_stage(trees[-1], "", required_stage(stages, match), stages, drawn)
     # Do not wrap lines that go to a file or a pipe.
     Console(highlight=False, width=None if sys.stdout.isatty() else 1000).print(*trees)
-
-
-def _run_line(run: RecordedRun) -> str:
-    return (
-        f"[bold cyan]{escape(run.name)}[/]  {escape(run.experiment)}  run {run.id}  {run.status}  "
-        f"{run.started}  [bold]{escape('  '.join(run.models))}[/]"
-    )
 
 
 def _add_stage(

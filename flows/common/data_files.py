@@ -146,9 +146,12 @@ def resolve(spec: str, split: SplitName, seed: int) -> list[Path]:
     Raises:
         UserError: a name leads to no data files, or they can't be read or fetched.
     """
-    if spec in DATASETS:
-        return [_known_file(DATASETS[spec], split, seed)]
-    return _local_copies(find_data_files(spec, local_copy))
+    if spec not in DATASETS:
+        return _local_copies(find_data_files(spec, local_copy))
+    source = DATASETS[spec].source(split)
+    if source is None:
+        return [generate_stage(seed).folder / f"{split}.json"]
+    return [fetch_stage(source).folder / source.name]
 
 
 def _local_copies(files: Sequence[DataFile]) -> list[Path]:
@@ -158,11 +161,3 @@ def _local_copies(files: Sequence[DataFile]) -> list[Path]:
 def local_copy(file: Source) -> Path:
     """A local copy of a remote file, which is fetched again if it has changed."""
     return fetch_remote_stage(file).folder / file.name
-
-
-def _known_file(known: Dataset, split: SplitName, seed: int) -> Path:
-    """A known dataset's file for that split, or its only file."""
-    source = known.source(split)
-    if source is None:
-        return generate_stage(seed).folder / f"{split}.json"
-    return fetch_stage(source).folder / source.name

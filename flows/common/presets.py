@@ -39,18 +39,16 @@ def find_preset(spec: str) -> VariantConfig:
     """
     own = OWN.fullmatch(spec)
     if own is None:
-        return _named(known_presets(), spec)
-    from prefect.runtime import deployment  # takes a second to load
+        presets, name = known_presets(), spec
+    else:
+        from prefect.runtime import deployment  # takes a second to load
 
-    if deployment.id is not None:
-        raise UserError(
-            f"{spec} can be chosen in a terminal only, because it runs code. Set BIDAFLOW_PRESETS "
-            "to the file, start the services again, and choose the name."
-        )
-    return _named(presets_in(Path(own["file"])), own["name"])
-
-
-def _named(presets: Mapping[str, VariantConfig], name: str) -> VariantConfig:
+        if deployment.id is not None:
+            raise UserError(
+                f"{spec} can be chosen in a terminal only, because it runs code. Set "
+                "BIDAFLOW_PRESETS to the file, start the services again, and choose the name."
+            )
+        presets, name = presets_in(Path(own["file"])), own["name"]
     if name not in presets:
         raise UserError(
             f"Unknown variant {name!r}; expected one of: {', '.join(presets)}."

@@ -28,7 +28,7 @@ from tasks.evaluation.promotion_rule import (
     markdown,
 )
 from tasks.evaluation.slices import guarded_slices
-from tasks.inference.score_model import load_f1, unread_warning
+from tasks.inference.score_model import load_f1, warn_of_unread
 from tasks.inference.trained_contexts import chose_epoch, new_to_models, trained_contexts
 from tasks.stages import score_stage
 from tasks.text.vocabulary import Lexicon
@@ -263,12 +263,10 @@ def _compare(
     models = [challenger] if champion is None else [challenger, champion]
     outputs = [score_stage(model.model_id, split) for model in models]
     for model, output in zip(models, outputs, strict=True):
-        if warning := unread_warning(registry.title(model), output.facts):
-            get_run_logger().warning(warning)
+        warn_of_unread(registry.title(model), output.facts)
     folders = [output.folder / "model" for output in outputs]
-    if champion is not None and trained_contexts(folders[0]).isdisjoint(
-        trained_contexts(folders[1])
-    ):
+    contexts = [trained_contexts(folder) for folder in folders]
+    if champion is not None and contexts[0].isdisjoint(contexts[1]):
         get_run_logger().warning(
             f"The champion {registry.title(champion)} was trained on none of the contexts of "
             f"{registry.title(challenger)}. If they belong to different projects, give this one a "
@@ -278,7 +276,7 @@ def _compare(
     questions = load_split(split)
     return decide_promotion(
         questions,
-        new_to_models(questions, folders),
+        new_to_models(questions, contexts),
         is_validation and any(map(chose_epoch, folders)),
         f1[0],
         None if champion is None else f1[1],

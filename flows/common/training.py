@@ -15,6 +15,7 @@ from flows.common.encoding import Encoded
 from flows.common.splits import Splits
 from infra.artifacts.stage import Output
 from infra.cluster.allotment import Resources, with_parallel_trainings
+from infra.files import user_path
 from infra.heartbeat import step
 from infra.settings import settings
 from models.configs.presets import PRESETS
@@ -107,12 +108,21 @@ def model_to_start_from(source: str | None) -> Path | None:
     Raises:
         UserError: there is no such model.
     """
-    if source is None:
-        return None
-    if source.startswith("models:/"):
-        version = registry.find_version(settings().tracking_uri, source)
-        return stages.fetch_model_stage(first_found(source, version.model_id)).folder
-    return stages.fetch_model_stage(find_model_files(source)).folder
+    return None if source is None else find_model(source)[0]
+
+
+def find_model(spec: str) -> tuple[Path, str, str]:
+    """The stage folder with a copy of a model, and its name and version. `spec` is a model
+    directory, which has no version, or names a registered version (see `find_version`).
+
+    Raises:
+        UserError: there is no such model.
+    """
+    if user_path(spec).is_dir():
+        return stages.fetch_model_stage(find_model_files(spec)).folder, spec, ""
+    version = registry.find_version(settings().tracking_uri, spec)
+    folder = stages.fetch_model_stage(first_found(spec, version.model_id)).folder
+    return folder, version.name, version.version
 
 
 @task(

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infra.errors import UserError
+from infra.run_logger import logger
 from infra.settings import settings
 from models.arrays import FloatArray
 from models.squad_metrics import QuestionScore, mean_scores
@@ -107,14 +108,13 @@ def answer_split(
     return answers, scores, sum(unread)
 
 
-def unread_warning(name: str, facts: Mapping[str, Any]) -> str:
-    """A sentence about the questions that a scored model could not read; "" if it read all."""
-    if not facts["unread"]:
-        return ""
-    return (
-        f"{name} can't read {facts['unread']:,} of the {facts['questions']:,} questions, because "
-        "their texts are too long for it. They count as wrong."
-    )
+def warn_of_unread(name: str, facts: Mapping[str, Any]) -> None:
+    """Log a warning if there are questions that a scored model could not read."""
+    if facts["unread"]:
+        logger().warning(
+            f"{name} can't read {facts['unread']:,} of the {facts['questions']:,} questions, "
+            "because their texts are too long for it. They count as wrong."
+        )
 
 
 def load_f1(scored: Path) -> FloatArray:

@@ -36,9 +36,10 @@ def trained_contexts(model: Path) -> set[bytes]:
     return set(column.to_pylist())
 
 
-def new_to_models(split: EvaluationSplit, models: Iterable[Path]) -> BoolArray:
-    """Whether none of the models, given by their folders, was trained on a question's context."""
-    known = set().union(*map(trained_contexts, models))
+def new_to_models(split: EvaluationSplit, trained: Iterable[set[bytes]]) -> BoolArray:
+    """Whether none of the models, given by their `trained_contexts`, was trained on a question's
+    context."""
+    known = set().union(*trained)
     new = np.array([fingerprint(text) not in known for text in split.contexts], dtype=np.bool_)
     return new[split.context_of]
 

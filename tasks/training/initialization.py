@@ -20,7 +20,7 @@ from tasks.embeddings.formats.store import composed_vectors, load_word_vectors
 from tasks.embeddings.formats.word_vectors import FLOAT16_ERROR
 from tasks.evaluation.evaluate import load_split
 from tasks.inference.model_folder import load_vectors
-from tasks.inference.trained_contexts import new_to_models
+from tasks.inference.trained_contexts import new_to_models, trained_contexts
 from tasks.text.encoded import oov_words
 from tasks.training.inputs import TrainingData
 
@@ -175,11 +175,11 @@ def leakage_warning(name: str, data: TrainingData) -> str | None:
     not, and without a warm start."""
     if data.start_from is None:
         return None
-    model, counts = data.start_from / "model", []
+    trained, counts = trained_contexts(data.start_from / "model"), []
     for split, folders in data.splits.items():
         if split == "train":
             continue
-        new = new_to_models(load_split(folders.ingested), [model])
+        new = new_to_models(load_split(folders.ingested), [trained])
         if not new.all():
             counts.append(f"{(~new).sum():,} of {len(new):,} {split} questions")
     if not counts:

@@ -20,7 +20,11 @@ from infra.reporting import progress_artifact
 from infra.reporting.progress_reporter import showing_read_progress
 from tasks.datasets.tiny import generate
 from tasks.evaluation.evaluate import load_split
-from tasks.inference.trained_contexts import new_to_models, write_trained_contexts
+from tasks.inference.trained_contexts import (
+    new_to_models,
+    trained_contexts,
+    write_trained_contexts,
+)
 from tasks.text.build_vocabulary import VocabularyConfig
 from tasks.tracking.runs import Split
 from tests.factories.prefect_artifacts import artifacts
@@ -96,8 +100,9 @@ def test_grown_data_keep_all_articles_in_their_splits(tmp_path: Path) -> None:
     assert texts(before.train.folder) < texts(after.train.folder)
     (tmp_path / "model").mkdir()
     write_trained_contexts(tmp_path / "model", before.train.folder, None)
+    known = trained_contexts(tmp_path / "model")
     for name in ("validation", "dev"):
-        assert new_to_models(load_split(after.folders[name]), [tmp_path / "model"]).all()
+        assert new_to_models(load_split(after.folders[name]), [known]).all()
 
 
 def test_validation_and_dev_are_held_out_and_encoded(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import tasks.inference.predictor as predictor_module
 from infra.errors import UserError
 from tasks.evaluation.evaluate import load_split
 from tasks.inference.predictor import Predictor
-from tasks.inference.score_model import answer_split, unread_warning
+from tasks.inference.score_model import answer_split, warn_of_unread
 from tests.factories.answers import (
     COMMON,
     LONG,
@@ -334,7 +334,10 @@ def test_empty_questions_and_contexts_get_no_answer(predictor: Predictor, tmp_pa
 
 
 def test_questions_that_are_not_read_score_0(
-    predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    predictor: Predictor,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(models.predict, "LONGEST_CONTEXT", 8)
     longer = ("It is on the hill, so here.", ["Where is it?"])
@@ -343,5 +346,8 @@ def test_questions_that_are_not_read_score_0(
     assert [bool(answer) for answer in answers] == [True, False, False]
     assert [score.avna for score in scores] == [0, 1, 0], "none of the questions has an answer"
     facts = {"unread": unread, "questions": 3}
-    assert unread_warning("Version 1 (char)", facts).startswith("Version 1 (char) can't read 1 of")
-    assert not unread_warning("Version 1 (char)", {**facts, "unread": 0})
+    warn_of_unread("Version 1 (char)", facts)
+    (warning,) = caplog.messages
+    assert warning.startswith("Version 1 (char) can't read 1 of the 3 questions")
+    warn_of_unread("Version 1 (char)", {**facts, "unread": 0})
+    assert caplog.messages == [warning]

@@ -34,7 +34,7 @@ def test_questions_about_trained_contexts_are_not_new(tmp_path: Path) -> None:
         ([first], [False, False, True, True]),
         ([second], [False, False, False, True]),
     ):
-        assert new_to_models(split, models).tolist() == new
+        assert new_to_models(split, map(trained_contexts, models)).tolist() == new
 
 
 def test_contexts_of_a_copied_model_folder_are_known(tmp_path: Path) -> None:
