@@ -14,7 +14,8 @@ from flows.commands.terminal import show, table
 from flows.common.data_files import find_files, recommended_training
 from flows.common.display_names import names_of_vectors
 from flows.common.failures import report_user_errors
-from flows.common.parameters import DataParameters, VectorParameters, configure
+from flows.common.parameters import DataParameters, VectorParameters
+from flows.common.presets import configure
 from flows.common.publish import publish_page
 from flows.common.splits import Splits, ingest_dataset
 from flows.common.vectors import prepare_vectors

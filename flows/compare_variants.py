@@ -22,7 +22,7 @@ from flows.commands.terminal import show, table
 from flows.common.compared import ComparedVariant, Outcomes, recurs, sentence
 from flows.common.data_files import recommended_training
 from flows.common.display_names import names_of_data, names_of_vectors, require_unique
-from flows.common.encoding import encode_dataset
+from flows.common.encoding import composes_oov_words, encode_dataset, vectors_for
 from flows.common.failures import TRAINING_FLOW, report_user_errors
 from flows.common.parameters import (
     DataParameters,
@@ -31,10 +31,8 @@ from flows.common.parameters import (
     Variants,
     VectorParameters,
     VocabularyParameters,
-    composes_oov_words,
-    configure,
-    vectors_for,
 )
+from flows.common.presets import configure
 from flows.common.publish import (
     folder_of_run,
     log_pages,

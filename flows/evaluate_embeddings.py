@@ -11,7 +11,7 @@ from rich.table import Column
 
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
-from flows.common.display_names import names_of_sets, require_unique
+from flows.common.display_names import distinct_names, path_of, require_unique
 from flows.common.failures import STATE_HOOKS, report_user_errors
 from flows.common.parameters import NamedSet
 from flows.common.publish import publish_page, url_of
@@ -101,7 +101,7 @@ def evaluate_embeddings(
     Returns the metrics, and the paths of the report and of each set's evaluation.
     """
     require_unique(vectors=vectors)
-    names = names_of_sets(vectors)
+    names = distinct_names([(path_of(source), {}) for source in vectors])
     tests = published_tests(fetch)
     left_out = [name for name in PUBLISHED if name not in tests]
     read = None if dataset is None else ingest_texts(dataset)

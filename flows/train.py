@@ -9,7 +9,7 @@ from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
 from flows.common.data_files import recommended_training
 from flows.common.display_names import require_unique
-from flows.common.encoding import encode_dataset
+from flows.common.encoding import composes_oov_words, encode_dataset, vectors_for
 from flows.common.failures import TRAINING_FLOW, report_user_errors
 from flows.common.parameters import (
     DataParameters,
@@ -17,12 +17,9 @@ from flows.common.parameters import (
     Variants,
     VectorParameters,
     VocabularyParameters,
-    composes_oov_words,
-    configure,
-    vectors_for,
 )
-from flows.common.publish import publish
-from flows.common.results import TrainedVariants
+from flows.common.presets import configure
+from flows.common.publish import TrainedVariants, publish
 from flows.common.splits import ingest_dataset
 from flows.common.training import Training, model_to_start_from, report_on, suited_to, train_all
 from infra.cluster.allotment import Resources

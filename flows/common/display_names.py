@@ -37,17 +37,14 @@ def names_of_vectors(vectors: Sequence[VectorParameters]) -> list[str]:
     It is the name of its file, of its folder if it was trained here, or of its training method.
     Joined sets have the names of all, with a + in between.
     """
-    return distinct_names([(_path_of(source.source), source.model_dump()) for source in vectors])
+    return distinct_names([(path_of(source.source), source.model_dump()) for source in vectors])
 
 
-def names_of_sets(sources: Sequence[str]) -> list[str]:
-    """A name for each set of vectors or language model, as `names_of_vectors` gives them."""
-    return distinct_names([(_path_of(source), {}) for source in sources])
-
-
-def _path_of(source: str) -> str:
+def path_of(source: str) -> str:
+    """The path by which a set of vectors or a language model is named; of joined sets, the names of
+    all."""
     if len(parts := parts_of(source)) > 1:
-        return "+".join(Path(_path_of(part)).name for part in parts)
+        return "+".join(Path(path_of(part)).name for part in parts)
     path = Path(mask_secrets(source))
     return str(path.resolve().parent if path.name in (VECTORS, BILM) else path)
 

@@ -1,6 +1,6 @@
 """A dataset encoded for training: its vectors, its vocabulary, and the splits as type ids."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from logging import INFO, WARNING
 
@@ -13,10 +13,12 @@ from flows.common.vectors import prepare_vectors, warn_if_casing_differs
 from infra.artifacts.stage import Output
 from infra.errors import UserError
 from infra.settings import settings
+from models.configs.variant import VariantConfig
 from tasks.embeddings.contextual.source import find_bilm
 from tasks.embeddings.contextual.stored_layers import require_space
 from tasks.embeddings.formats.source import NO_VECTORS, VECTORS
 from tasks.embeddings.formats.store import history_of, require_subwords
+from tasks.embeddings.training.config import METHODS
 from tasks.stages import (
     compute_layers_stage,
     encode_stage,
@@ -27,6 +29,49 @@ from tasks.stages import (
 from tasks.text.build_vocabulary import VocabularyConfig
 from tasks.text.coverage import covered, misfit, no_word_known
 from tasks.tracking.runs import Split
+
+
+def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> VectorParameters:
+    """The vectors that the variants need: none if no variant reads words.
+
+    Raises:
+        UserError: a variant reads words, but `chosen` is "none"; or a variant composes OOV words
+            from subwords, but `chosen` is a training method without n-grams, or several sets;
+            or a variant reads contextual vectors, but `chosen` names no language model, or one
+            that does not exist.
+    """
+    contextual = [config.name for config in configs if config.model.contextual]
+    if contextual and chosen.contextual is None:
+        raise UserError(
+            f"The variant {contextual[0]} reads contextual vectors. Set vectors.contextual to a "
+            "language model, or choose another variant. `bidaflow embeddings train "
+            "--embedding.method elmo` trains one."
+        )
+    if contextual and chosen.contextual is not None:
+        find_bilm(chosen.contextual)  # refuse a name that it does not find
+    else:
+        chosen = chosen.model_copy(update={"contextual": None})
+    readers = [config.name for config in configs if config.model.word_vectors]
+    if not readers:
+        return VectorParameters(source=NO_VECTORS, contextual=chosen.contextual)
+    if chosen.source == NO_VECTORS:
+        raise UserError(
+            f"vectors.source is {NO_VECTORS}, but the variant {readers[0]} reads word vectors "
+            "(word_vectors). Set vectors.source, or choose variants that read only characters."
+        )
+    without_ngrams = len(chosen.parts) > 1 or chosen.source in set(METHODS) - {"fasttext"}
+    if without_ngrams and composes_oov_words(configs):
+        raise UserError(
+            f"unknown_words is 'subword', but {chosen.source} has no n-grams. Set vectors.source "
+            "to one fastText set or to fasttext, or unknown_words to 'zero', 'random' or "
+            "'trainable'."
+        )
+    return chosen
+
+
+def composes_oov_words(configs: Sequence[VariantConfig]) -> bool:
+    """Whether any of the variants composes OOV words from subwords (n-grams)."""
+    return any(config.model.unknown_words == "subword" for config in configs)
 
 
 @dataclass(frozen=True)

@@ -2,22 +2,21 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from inspect import getdoc, signature
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, WithJsonSchema, model_validator
 from pydantic.fields import FieldInfo
 
-from flows.common.presets import check_variant, find_preset, known_presets
-from infra.errors import UserError
+from flows.common.presets import check_variant, known_presets
 from infra.form import Form, with_bounds
 from models.configs.presets import PRESETS
-from models.configs.variant import Precision, UnknownWords, VariantConfig
+from models.configs.variant import Precision, UnknownWords
 from tasks.data.splits import Overlap
 from tasks.datasets.catalog import DATASETS, FEW_QUESTIONS, FOR_FEW_QUESTIONS
 from tasks.datasets.paths import LONGEST_NAME
-from tasks.embeddings.contextual.source import find_bilm, is_bilm
+from tasks.embeddings.contextual.source import is_bilm
 from tasks.embeddings.formats.source import (
     KNOWN_SOURCES,
     NO_VECTORS,
@@ -441,67 +440,6 @@ class VocabularyParameters(Form):
     def config(self) -> VocabularyConfig:
         """The vocabulary to build."""
         return VocabularyConfig(lower_case=self.lower_case)
-
-
-def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> VectorParameters:
-    """The vectors that the variants need: none if no variant reads words.
-
-    Raises:
-        UserError: a variant reads words, but `chosen` is "none"; or a variant composes OOV words
-            from subwords, but `chosen` is a training method without n-grams, or several sets;
-            or a variant reads contextual vectors, but `chosen` names no language model, or one
-            that does not exist.
-    """
-    contextual = [config.name for config in configs if config.model.contextual]
-    if contextual and chosen.contextual is None:
-        raise UserError(
-            f"The variant {contextual[0]} reads contextual vectors. Set vectors.contextual to a "
-            "language model, or choose another variant. `bidaflow embeddings train "
-            "--embedding.method elmo` trains one."
-        )
-    if contextual and chosen.contextual is not None:
-        find_bilm(chosen.contextual)  # refuse a name that it does not find
-    else:
-        chosen = chosen.model_copy(update={"contextual": None})
-    readers = [config.name for config in configs if config.model.word_vectors]
-    if not readers:
-        return VectorParameters(source=NO_VECTORS, contextual=chosen.contextual)
-    if chosen.source == NO_VECTORS:
-        raise UserError(
-            f"vectors.source is {NO_VECTORS}, but the variant {readers[0]} reads word vectors "
-            "(word_vectors). Set vectors.source, or choose variants that read only characters."
-        )
-    without_ngrams = len(chosen.parts) > 1 or chosen.source in set(METHODS) - {"fasttext"}
-    if without_ngrams and composes_oov_words(configs):
-        raise UserError(
-            f"unknown_words is 'subword', but {chosen.source} has no n-grams. Set vectors.source "
-            "to one fastText set or to fasttext, or unknown_words to 'zero', 'random' or "
-            "'trainable'."
-        )
-    return chosen
-
-
-def composes_oov_words(configs: Sequence[VariantConfig]) -> bool:
-    """Whether any of the variants composes OOV words from subwords (n-grams)."""
-    return any(config.model.unknown_words == "subword" for config in configs)
-
-
-def configure(name: VariantName, suited: dict[str, Any], *changes: dict[str, Any]) -> VariantConfig:
-    """A preset with changed fields; later changes override earlier ones.
-
-    Only a published preset takes what is `suited` to a dataset; a preset of the user's own is
-    trained as it says.
-
-    Raises:
-        UserError: the changed preset would be invalid; the message names the field.
-    """
-    preset = find_preset(name)
-    recommended = suited if preset.name in PRESETS else {}
-    merged = {key: value for change in (recommended, *changes) for key, value in change.items()}
-    try:
-        return preset.with_changes(**merged)
-    except ValueError as error:
-        raise UserError(str(error)) from error
 
 
 def description_of(annotation: Any) -> str | None:

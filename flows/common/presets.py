@@ -5,6 +5,7 @@ import runpy
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -55,6 +56,24 @@ def find_preset(spec: str) -> VariantConfig:
             f"{did_you_mean(name, presets)}"
         )
     return presets[name]
+
+
+def configure(name: str, suited: dict[str, Any], *changes: dict[str, Any]) -> VariantConfig:
+    """A preset with changed fields; later changes override earlier ones.
+
+    Only a published preset takes what is `suited` to a dataset; a preset of the user's own is
+    trained as it says.
+
+    Raises:
+        UserError: the changed preset would be invalid; the message names the field.
+    """
+    preset = find_preset(name)
+    recommended = suited if preset.name in PRESETS else {}
+    merged = {key: value for change in (recommended, *changes) for key, value in change.items()}
+    try:
+        return preset.with_changes(**merged)
+    except ValueError as error:
+        raise UserError(str(error)) from error
 
 
 @cache

@@ -10,7 +10,7 @@ from flows.common.parameters import (
     VectorParameters,
     VocabularyParameters,
 )
-from flows.common.results import TrainedVariants
+from flows.common.publish import TrainedVariants
 from flows.common.splits import Splits
 from flows.compare_variants import build_grid
 from flows.train import announce, checked

@@ -11,6 +11,7 @@ import pytest
 from prefect.utilities.callables import parameter_schema
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from flows.common.encoding import vectors_for
 from flows.common.parameters import (
     CorpusParameters,
     DataParameters,
@@ -19,9 +20,8 @@ from flows.common.parameters import (
     TrainingParameters,
     VectorParameters,
     VocabularyParameters,
-    configure,
-    vectors_for,
 )
+from flows.common.presets import configure
 from flows.compare_variants import compare_variants
 from flows.ingest import ingest
 from flows.retrain import retrain

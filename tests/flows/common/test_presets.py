@@ -10,8 +10,8 @@ from prefect import runtime
 from prefect.utilities.callables import parameter_schema
 from pydantic import TypeAdapter, ValidationError
 
-from flows.common.parameters import TrainingParameters, Variants, configure
-from flows.common.presets import check_variant, find_preset, known_presets
+from flows.common.parameters import TrainingParameters, Variants
+from flows.common.presets import check_variant, configure, find_preset, known_presets
 from flows.retrain import retrain
 from infra.errors import UserError
 from infra.settings import CHECKOUT

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import cast
 
-from flows.common.publish import earlier_record
-from flows.common.results import TrainedVariants
+from flows.common.publish import TrainedVariants, earlier_record
 from flows.common.splits import Splits
 from infra.artifacts.stage import Output
 from tasks.reports.run_report import REPORT, write_run

@@ -19,8 +19,8 @@ from flows.common.parameters import (
     MixedSource,
     VariantName,
     VectorParameters,
-    configure,
 )
+from flows.common.presets import configure
 from flows.common.splits import ingest_dataset
 from flows.common.training import Training, model_to_start_from
 from infra.artifacts.manifest import content_digest, digest_of, identity
