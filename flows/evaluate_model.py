@@ -36,6 +36,8 @@ from tasks.text.vocabulary import Lexicon
 from tasks.tracking import registry, runs
 from tasks.tracking.client import run_url
 
+TITLES = {"em": "EM", "f1": "F1", "avna": "AvNA"}
+
 
 @flow(name="evaluate-model", description=__doc__, **STATE_HOOKS)
 @report_user_errors
@@ -73,10 +75,14 @@ def evaluate_model(
     warn_of_unread(registry.title(version), scored.facts)
     questions = load_split(split.folder)
     answers = scored.folder / ANSWERS
-    written = pq.read_table(answers, columns=["em", "f1", "avna"])
+    written = pq.read_table(answers, columns=[*TITLES])
     scores: Columns = {name: written[name].to_numpy() for name in written.column_names}
     masks = _slices(questions, scored.folder / "model")
-    rows = [_row(name, mask, scores) for name, mask in masks.items()]
+    rows = [
+        {"questions": name, "count": f"{int(mask.sum()):,}"}
+        | {title: f"{mean(scores[score][mask]):.2f}" for score, title in TITLES.items()}
+        for name, mask in masks.items()
+    ]
     title = f"{version.name} version {version.version} on {name}"
     create_table_artifact(rows, key="evaluation", description=f"Scores of {title}")
     tags = {
@@ -118,17 +124,6 @@ def _slices(split: EvaluationSplit, model: Path) -> dict[str, BoolArray]:
         slices["contexts not trained on"] = new
     slices |= guarded_slices(split, Lexicon.load(model))
     return {name: mask for name, mask in slices.items() if mask.any()}
-
-
-def _row(name: str, mask: BoolArray, scores: Columns) -> dict[str, str]:
-    em, f1, avna = (f"{mean(scores[score][mask]):.2f}" for score in ("em", "f1", "avna"))
-    return {
-        "questions": name,
-        "count": f"{int(mask.sum()):,}",
-        "EM": em,
-        "F1": f1,
-        "AvNA": avna,
-    }
 
 
 def announce(summary: Mapping[str, Any]) -> None:

@@ -76,12 +76,12 @@ def check_set_name(name: str) -> str:
 NamedSet = Annotated[str, Field(min_length=1), AfterValidator(check_set)]
 SetName = Annotated[
     str,
-    AfterValidator(check_set_name),
     Field(
         pattern=r"^\w[\w.-]*$",
         description="Name of the set, by which other commands read it. It is written to "
         ".bidaflow/embeddings/<name>.",
     ),
+    AfterValidator(check_set_name),
 ]
 
 

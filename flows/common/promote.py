@@ -62,12 +62,15 @@ class PromotionResult:
         sentence = verdict(self.challenger, self.decision)
         if self.decision.overall is None:
             return sentence
-        compared = self.decision.overall.questions
+        compared, among = (
+            self.decision.overall.questions,
+            f"{self.questions} {self.split} questions",
+        )
         if compared == self.questions:
-            return f"{sentence} Compared on {compared} {self.split} questions."
+            return f"{sentence} Compared on {among}."
         return (
-            f"{sentence} Compared on {compared} of {self.questions} {self.split} questions: those "
-            "that neither trained a model nor chose its epoch."
+            f"{sentence} Compared on {compared} of {among}: those that neither trained a model nor "
+            "chose its epoch."
         )
 
 

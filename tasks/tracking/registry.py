@@ -70,8 +70,8 @@ def find_version(uri: str, model_uri: str) -> RegisteredVersion:
     match = re.fullmatch(r"(?:models:/)?([^/@]+)(?:/(\d+)|@(.+))", model_uri)
     if match is None:
         raise UserError(
-            f"{model_uri} is not a model URI. Expected models:/<name>/<version> or "
-            "models:/<name>@<alias>."
+            f"{model_uri} is not a model URI, and no model directory has this path. Expected "
+            "models:/<name>/<version> or models:/<name>@<alias>."
         )
     require_server(uri)  # MLflow's own retries take minutes
     name, version, alias = match.groups()
