@@ -189,7 +189,9 @@ def test_terminal_as_standard_input_is_rejected(monkeypatch: pytest.MonkeyPatch)
             ask(QUESTION)
 
 
-@pytest.mark.parametrize("model", ["models:/bidaf-tiny/1", "models:/bidaf-tiny@champion"])
+@pytest.mark.parametrize(
+    "model", ["models:/bidaf-tiny/1", "models:/bidaf-tiny@champion", "tiny@champion"]
+)
 def test_version_is_chosen_by_number_or_alias(
     model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,6 +16,7 @@ from flows.common.parameters import (
     CorpusParameters,
     DataParameters,
     MixedSource,
+    NamedSet,
     SetName,
     TrainingParameters,
     VectorParameters,
@@ -46,6 +47,16 @@ FORMS = [
     Resources,
 ]
 form = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
+
+
+def test_set_of_vectors_or_language_model_is_named(root: Path) -> None:
+    write_bilm(root / "embeddings" / "general")
+    names = TypeAdapter(NamedSet)
+    for name in ("glove-6b-50d", "general", "made.vec"):
+        assert names.validate_python(name) == name
+    for name, message in (("none", "is not valid here"), ("gone", "unknown vectors 'gone'")):
+        with pytest.raises(ValidationError, match=message):
+            names.validate_python(name)
 
 
 def test_long_name_of_a_set_is_refused() -> None:
