@@ -1,0 +1,65 @@
+"""List datasets and lexical resources known by name, and where their files are."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Column
+
+from flows.commands.terminal import show, table
+from infra.errors import UserError, did_you_mean
+from tasks.datasets.catalog import DATASETS, LEXICAL_RESOURCES, CatalogEntry
+from tasks.datasets.fetch import AVAILABILITIES, Source, availability
+
+KNOWN: dict[str, CatalogEntry] = {**DATASETS, **LEXICAL_RESOURCES}
+
+
+def datasets(
+    names: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="Show the licence and the files of these datasets, corpora or vectors, as JSON.",
+            metavar="NAME",
+        ),
+    ] = (),
+    /,
+) -> None:
+    """List the known datasets, corpora and vectors, and whether they are downloaded.
+
+    Raises:
+        UserError: a name is unknown.
+    """
+    for name in names:
+        Console().print_json(_entry(name).model_dump_json(exclude_defaults=True))
+    if names:
+        return
+    columns = (
+        Column("name", no_wrap=True),
+        Column("contents", no_wrap=True),
+        Column("size", justify="right"),
+        Column("files"),
+    )
+    rows = [(entry.name, entry.contents, *_summary(entry.sources)) for entry in KNOWN.values()]
+    Console().print(table(columns, rows, box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0)))
+    show("Details    bidaflow datasets NAME")
+
+
+def _entry(name: str) -> CatalogEntry:
+    if name not in KNOWN:
+        raise UserError(
+            f"Unknown dataset {name!r}.{did_you_mean(name, KNOWN)} `bidaflow datasets` lists the "
+            "known ones; files and folders need no entry."
+        )
+    return KNOWN[name]
+
+
+def _summary(sources: Sequence[Source]) -> tuple[str, str]:
+    """The size of all files, and the availability of the one that is hardest to get."""
+    if not sources:
+        return "", "generated"
+    sizes = [source.bytes for source in sources if source.bytes]
+    size = decimal(sum(sizes)) if len(sizes) == len(sources) else "unknown"
+    return size, max(map(availability, sources), key=AVAILABILITIES.index)
