@@ -27,9 +27,9 @@ class _SharedLock(TemporaryFileLock):
 
 
 def lock_file(folder: Path, purpose: str) -> Path:
-    """The lock file of a folder, such as a stage's, locked while the folder is in use, being built
-    or being published to."""
-    return settings().root.resolve() / "locks" / f"{folder.parent.name}-{folder.name}.{purpose}"
+    """The lock file of a folder, such as that of a stage's key, locked while it is in use, being
+    built or being published to."""
+    return settings().root.resolve() / "locks" / f"{folder.name}.{purpose}"
 
 
 def shared_lock(path: Path) -> AbstractContextManager[Any]:

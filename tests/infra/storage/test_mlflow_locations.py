@@ -11,7 +11,7 @@ from mlflow.tracking import MlflowClient
 
 from infra.errors import UserError
 from infra.storage.mlflow_locations import follow_database
-from tasks.tracking import model_logging, registry, runs
+from tasks.tracking import garbage_collection, model_logging, registry, runs
 from tasks.tracking.garbage_collection import retire
 from tests.factories.logged_models import save_untrained_model
 from tests.factories.trees import tree_digests
@@ -61,7 +61,9 @@ def test_moved_root_works_at_its_new_place(original: tuple[Path, str], tmp_path:
     assert not before.exists()
 
 
-def test_copied_root_leaves_the_original_alone(original: tuple[Path, str], tmp_path: Path) -> None:
+def test_copied_root_leaves_the_original_alone(
+    original: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before, first = original
     model = save_untrained_model(tmp_path)
     model_logging.log_model(uri_in(before), first, model, "bidaf-first", step=0)
@@ -78,6 +80,8 @@ def test_copied_root_leaves_the_original_alone(original: tuple[Path, str], tmp_p
     assert len(list((logged / "models").iterdir())) == 2
     (retired,) = retire(uri_in(copy), EXPERIMENT, keep=1)
     assert retired.id == first
+    monkeypatch.setattr(garbage_collection, "KEPT_DAYS", 0)
+    garbage_collection.erase_deleted(uri_in(copy))
     assert not (logged / first / "artifacts").exists() and (logged / second).is_dir()
     assert len(list((logged / "models").glob("*/artifacts"))) == 1
     assert tree_digests(before) == digests

@@ -10,10 +10,8 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from mlflow.exceptions import MlflowException
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.tracking import MlflowClient
-from mlflow.tracking._tracking_service.utils import _get_store
 from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH
 
 from flows.commands.maintenance import prune_data
@@ -26,8 +24,7 @@ from tasks.tracking import garbage_collection, model_logging, registry, runs
 from tasks.tracking.garbage_collection import find_garbage, prune, retire
 from tasks.tracking.lineage import recorded_runs
 from tests.factories.logged_models import save_untrained_model
-from tests.factories.reports import run_record
-from tests.factories.stages import Trained, counting, in_flow, read, reading, train, trained
+from tests.factories.stages import Trained, counting, in_flow, reading, train, trained
 from tests.factories.trees import tree_digests
 
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server", "recorded")]
@@ -70,25 +67,6 @@ def pruned() -> set[Path]:
 
 def forget(training: Trained) -> None:
     MlflowClient(settings().tracking_uri).delete_run(training.run_id)
-
-
-def test_removes_old_reports_but_keeps_their_records(
-    two: tuple[Trained, Trained],
-) -> None:
-    reports = settings().root.resolve() / "reports" / "words"
-    for day, training in enumerate(two):
-        (scores,) = run_record(day).variants
-        scores = scores.model_copy(update={"stage": training.model.name})
-        record = run_record(day, variants=[scores])
-        (reports / record.folder).mkdir(parents=True)
-        (reports / record.folder / "report.html").write_text("x")
-        (reports / f"{record.folder}.json").write_text(record.model_dump_json())
-    first, second = sorted(reports.glob("*/"))
-    assert not {first, second} & pruned()
-    forget(two[0])
-    assert first in pruned()
-    assert second.is_dir() and first.with_name(f"{first.name}.json").is_file()
-    assert first not in pruned()
 
 
 def test_copied_root_is_pruned_alone(
@@ -253,30 +231,6 @@ def test_rejects_a_store_without_the_trainings(
     assert all(training.model.exists() for training in two)
 
 
-@pytest.mark.parametrize("name", ["train-language-model", "train-embeddings"])
-def test_rejects_a_store_without_trained_vectors(
-    name: str, files: list[Path], tmp_path: Path, database: Path
-) -> None:
-    other = tmp_path / "other.db"
-    shutil.copyfile(database, other)
-    training = Stage(train, name, code="infra.errors")
-
-    def work() -> Path:
-        words = reading(files).folder
-        return training(words, counting(words, 1).folder).folder
-
-    folder = in_flow(work, "train-embeddings")
-    with pytest.raises(UserError, match=r"None of the 1 trainings .* is recorded"):
-        find_garbage(f"sqlite:///{other}")
-    assert find_garbage(settings().tracking_uri) == []
-    assert folder.exists()
-
-
-def test_other_flows_do_not_log_vectors(files: list[Path]) -> None:
-    in_flow(lambda: Stage(read, "train-embeddings", code="infra.errors")(files), "retrain")
-    assert find_garbage(settings().tracking_uri) == []
-
-
 def test_removes_trainings_once_all_runs_are_deleted(two: tuple[Trained, Trained]) -> None:
     for training in two:
         forget(training)
@@ -335,8 +289,6 @@ def test_keeps_newest_runs_and_aliased_models(uri: str, tmp_path: Path) -> None:
     assert kept == {f"{kind}-{i}" for kind in ("flow", "variant") for i in (0, 2, 3)}
     versions = MlflowClient(uri).search_model_versions("name = 'bidaf-made'")
     assert sorted(int(version.version) for version in versions) == [1, 3, 4]
-    logged = list((tmp_path / "mlartifacts").rglob("MLmodel"))
-    assert len(logged) == 3, "the files of the deleted model are removed"
     assert retire(uri, EXPERIMENT, keep=2) == []
     assert retire(uri, EXPERIMENT, keep=1, kept_stages={"train/flow-2"}) == []
 
@@ -377,36 +329,8 @@ def test_retention_keeps_runs_that_a_flow_run_uses(uri: str, tmp_path: Path, roo
     assert {run.name for run in retire(uri, EXPERIMENT, keep=1)} == {"flow-0", "variant-0"}
 
 
-def test_retention_keeps_what_a_user_deleted(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = MlflowClient(uri)
-    other = client.create_experiment("tickets")
-    run_id = client.create_run(other).info.run_id
-    model_id = client.create_logged_model(other).model_id
-    client.delete_logged_model(model_id)
-    client.delete_experiment(other)
-    own = runs.parent_run(uri, EXPERIMENT, "deleted", None, "", {})
-    client.delete_run(own)
-    for number in range(2):
-        runs.finish(
-            uri, runs.parent_run(uri, EXPERIMENT, f"flow-{number}", None, "", {}), "FINISHED"
-        )
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    (retired,) = retire(uri, EXPERIMENT, keep=1)
-    with pytest.raises(MlflowException, match=retired.id):
-        client.get_run(retired.id)
-    deleted = _get_store(uri).get_logged_model(model_id, allow_deleted=True)
-    assert deleted.model_id == model_id
-    client.restore_experiment(other)
-    assert client.get_run(run_id).info.lifecycle_stage == "active"
-    assert client.get_run(own).info.lifecycle_stage == "deleted"
-
-
-@pytest.mark.parametrize(
-    "step",
-    ["delete_logged_model", "delete_run", "_hard_delete_logged_model", "_hard_delete_run"],
-)
 def test_next_retention_completes_a_killed_one(
-    step: str, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = save_untrained_model(tmp_path)
     for number in range(2):
@@ -415,11 +339,27 @@ def test_next_retention_completes_a_killed_one(
     def kill(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
-        killed.setattr(SqlAlchemyStore, step, kill)
-        retire(uri, EXPERIMENT, keep=1)
+    for step in ("delete_logged_model", "delete_run"):
+        with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
+            killed.setattr(SqlAlchemyStore, step, kill)
+            retire(uri, EXPERIMENT, keep=1)
     retire(uri, EXPERIMENT, keep=1)
+    assert {run.name for run in recorded_runs(uri)} == {"flow-1", "variant-1"}
+
+
+def test_deleted_runs_are_erased_after_days(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = settings().tracking_uri
+    model = save_untrained_model(tmp_path)
+    for number in range(2):
+        flow_run_with_model(uri, number, model)
+    retire(uri, EXPERIMENT, keep=1)
+    artifacts = settings().root / "mlartifacts"
+    prune(uri)
+    assert len(list(artifacts.rglob("MLmodel"))) == 2, "the deletion can be undone"
+    monkeypatch.setattr(garbage_collection, "KEPT_DAYS", 0)
+    prune(uri)
+    assert len(list(artifacts.rglob("MLmodel"))) == 1
     left = {run.name for run in recorded_runs(uri, include_deleted=True)}
     assert left == {"flow-1", "variant-1"}
-    assert _get_store(uri)._get_deleted_logged_models() == []
-    assert len(list((tmp_path / "mlartifacts").rglob("MLmodel"))) == 1
