@@ -171,12 +171,15 @@ async def infer(
 ) -> dict[str, Any]:
     """Answer as the Open Inference Protocol says, one question per element of the tensors."""
     _require_name(replica.model, name, version)
+    wanted = [output.name for output in body.outputs] or list(OUTPUTS)
+    if not OUTPUTS.keys() >= {*wanted}:
+        raise HTTPException(422, f"Invalid request: outputs: choose among {', '.join(OUTPUTS)}.")
     model, answers = await _answer(replica, response, body.items())
     _require_name(model, name, version)  # a new version may have taken over
     rows: list[dict[str, Any]] = [{**row} for row, *_ in answers]
     outputs = [
-        {"name": n, "datatype": t, "shape": [len(rows)], "data": [row[n] for row in rows]}
-        for n, t in OUTPUTS.items()
+        {"name": n, "datatype": OUTPUTS[n], "shape": [len(rows)], "data": [row[n] for row in rows]}
+        for n in wanted
     ]
     named = {"model_name": model.name, "model_version": model.version}
     return {**named, "id": body.id, "outputs": outputs}

@@ -88,11 +88,18 @@ TENSORS = [
 ]
 
 
+class Output(BaseModel):
+    """The name of a tensor to return."""
+
+    name: str
+
+
 class Inference(BaseModel):
     """A request of the Open Inference Protocol, with the tensors `question` and `context`."""
 
     id: str | None = None
     inputs: list[Tensor] = Field(examples=[TENSORS])
+    outputs: list[Output] = Field([], description="The tensors to return; all if empty.")
 
     def items(self) -> list[Any]:
         """The questions; other objects for what is none."""

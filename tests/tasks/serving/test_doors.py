@@ -110,6 +110,15 @@ def test_open_inference_door(server: TestClient, answers: list[dict[str, Any]]) 
     assert server.get(f"/v2/models/{NAME}/versions/1/ready").json()["ready"] is True
 
 
+def test_only_the_named_outputs_are_returned(server: TestClient) -> None:
+    body = {"inputs": TENSORS, "outputs": [{"name": "start"}, {"name": "answer"}]}
+    outputs = server.post(INFER, json=body).json()["outputs"]
+    assert [(tensor["name"], tensor["datatype"]) for tensor in outputs] == [
+        ("start", "INT64"),
+        ("answer", "BYTES"),
+    ]
+
+
 @pytest.mark.parametrize(
     "address", ["/v2/models/other/infer", f"/v2/models/{NAME}/versions/2/infer"]
 )
@@ -225,6 +234,7 @@ def test_malformed_requests_get_one_sentence(server: TestClient) -> None:
         (INFER, {"inputs": TENSORS[:1]}, "one tensor question and one tensor context"),
         (INFER, {"inputs": [{**TENSORS[0], "shape": [3]}, TENSORS[1]]}, "same length"),
         (INFER, {"inputs": [{**TENSORS[0], "datatype": "FP32"}, TENSORS[1]]}, "datatype"),
+        (INFER, {"inputs": TENSORS, "outputs": [{"name": "logits"}]}, "choose among answer, "),
     ],
 )
 def test_invalid_requests_are_explained(
