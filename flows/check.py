@@ -18,6 +18,7 @@ from flows.common.parameters import DataParameters, VectorParameters
 from flows.common.presets import configure
 from flows.common.publish import publish_page
 from flows.common.splits import Splits, ingest_dataset
+from flows.common.training import changes_in_words, suited_changes
 from flows.common.vectors import prepare_vectors
 from infra.errors import UserError
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS
@@ -38,7 +39,13 @@ def check(
     training = configure("baseline", recommended_training(data)).training
     findings = check_stage(files.name, checked, _select_vectors(vectors, checked, splits), training)
     report = publish_page(findings.folder / "report.html", f"check-{files.name}.html")
-    return {**findings.facts, "report": str(report)}
+    return {**findings.facts, "training": splits and _training(splits), "report": str(report)}
+
+
+def _training(splits: Splits) -> str:
+    """What a training would change in the presets to suit few questions; "" if nothing."""
+    changes = suited_changes(splits, {})
+    return changes_in_words(splits, changes) if changes else ""
 
 
 def _select_vectors(
@@ -85,6 +92,7 @@ def announce(summary: dict[str, Any]) -> None:
     misfit = summary["misfit"]
     show(
         _counts(summary),
+        *([f"Training   {summary['training']}"] if summary["training"] else []),
         *(f"{'Vectors' * (not n):11}{text}" for n, text in enumerate(summary["covered"])),
         *(Text.assemble(("Too long", "yellow"), f"   {text}") for text in summary["too_long"]),
         *([Text.assemble(("Warning", "yellow"), f"    {misfit}")] if misfit else []),

@@ -70,20 +70,34 @@ def suited_to(
     `chosen` are the fields that the user has set. Presets of the user's own stay as they are.
     """
     questions = splits.train.facts["questions"]
-    changes = few_questions_training(
-        splits.data, questions, chosen, has_validation=splits.validation is not None
-    )
+    changes = suited_changes(splits, chosen)
     changed = [c.with_changes(**changes) if c.name in PRESETS else c for c in configs]
     for config in changed:
         if problem := unsuited(config.training, questions):
             get_run_logger().warning(f"{config.name}: {problem}")
     if changed != list(configs):
-        settings_used = ", ".join(f"{name} {value}" for name, value in changes.items())
-        get_run_logger().info(
-            f"{splits.name} has {questions:,} training questions, so the presets are trained with "
-            f"{settings_used}; options and the form change that."
-        )
+        note = changes_in_words(splits, changes)
+        get_run_logger().info(f"{note} Options and the form change that.")
     return changed
+
+
+def suited_changes(splits: Splits, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Changes to a preset's training that suit own data with few questions; {} for other data."""
+    return few_questions_training(
+        splits.data,
+        splits.train.facts["questions"],
+        chosen,
+        has_validation=splits.validation is not None,
+    )
+
+
+def changes_in_words(splits: Splits, changes: Mapping[str, Any]) -> str:
+    """The `suited_changes` as a sentence."""
+    values = ", ".join(f"{name} {value}" for name, value in changes.items())
+    return (
+        f"{splits.name} has {splits.train.facts['questions']:,} training questions, so the presets "
+        f"are trained with {values}."
+    )
 
 
 def unsuited(training: TrainingConfig, questions: int) -> str:

@@ -1,6 +1,7 @@
 """`bidaflow check`, run as users run it, and what it prints about more data."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,19 @@ def test_one_article_is_too_few(
     (tmp_path / "one.json").write_text(json.dumps({"data": articles[:1]}))
     assert exit_status(dataset=str(tmp_path / "one.json")) == 1
     assert "Problem    The data contain only one article" in capsys.readouterr().out
+
+
+def test_settings_that_suit_few_questions_are_named(
+    articles: list[dict[str, Any]], root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "few.json").write_text(json.dumps({"data": articles[:10]}))
+    exit_status(dataset=str(tmp_path / "few.json"), repair=True)
+    line = " ".join(capsys.readouterr().out.split())
+    assert re.search(
+        r"Training few has \d+ training questions, so the presets are trained with optimizer adam, "
+        r"learning_rate 0.001(, patience 3)?\. ",
+        line,
+    )
 
 
 def test_answers_too_long_to_predict_are_named(

@@ -32,7 +32,7 @@ def test_log_says_how_few_questions_are_trained(
     (line,) = (text for text in caplog.messages if "training questions" in text)
     assert line.startswith(
         "own has 3,000 training questions, so the presets are trained with optimizer adam, "
-        "learning_rate 0.001;"
+        "learning_rate 0.001. "
     )
 
 
