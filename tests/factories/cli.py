@@ -4,9 +4,11 @@ import json
 import os
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 from prefect.settings import PREFECT_API_URL
@@ -37,6 +39,30 @@ def write_dataset(folder: Path, train: int = 4, dev: int = 2, contexts: int = 4)
     for name, split in zip(("train", "dev"), generate(3, train, dev, contexts), strict=True):
         (folder / f"{name}.json").write_text(json.dumps(split), encoding="utf-8")
     return folder
+
+
+def write_learnable_dataset(folder: Path) -> Path:
+    """Write train.json and dev.json that the smallest model learns in one epoch, so that it is
+    promoted: all answers follow the same words. Returns the folder."""
+    folder.mkdir(parents=True)
+    for split, articles in (("train", 20), ("dev", 12)):
+        data = [_learnable_article(f"{split} {number}") for number in range(articles)]
+        (folder / f"{split}.json").write_text(json.dumps({"data": data}), encoding="utf-8")
+    return folder
+
+
+def _learnable_article(title: str) -> dict[str, Any]:
+    paragraphs = []
+    for number in range(4):
+        code = str(1000 + zlib.crc32(f"{title} {number}".encode()) % 9000)
+        context = f"Ticket {title} {number} was closed. The code was {code}."
+        question = {
+            "id": f"{title} {number}",
+            "question": "What was the code?",
+            "answers": [{"text": code, "answer_start": context.index(code)}],
+        }
+        paragraphs.append({"context": context, "qas": [question]})
+    return {"title": title, "paragraphs": paragraphs}
 
 
 def tests_server() -> dict[str, str]:

@@ -15,7 +15,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from infra.settings import CHECKOUT
 from tests.factories.browser import PAGE_SECONDS, new_tab
-from tests.factories.cli import BIDAFLOW, SMALL_VECTORS, write_dataset
+from tests.factories.cli import BIDAFLOW, SMALL_VECTORS, write_learnable_dataset
 from tests.factories.http import send_request
 from tests.factories.receiver import Receiver, receiving_notifications
 from tests.factories.services import Server, Services, command_lines_of, parameters, wait
@@ -32,7 +32,7 @@ def server(services: Services) -> Server:
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("data") / "seen", train=6, contexts=10)
+    return write_learnable_dataset(tmp_path_factory.mktemp("data") / "seen")
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_notifies_of_promotions_refusals_and_failures(
     services: Services, server: Server, finished: Finished, receiver: Receiver, dataset: Path
 ) -> None:
     promoted = wait("the promotion", lambda: receiver.text_with("seen: new champion"))
-    assert "Version 1 (char) is now the champion: there was no champion before." in promoted
+    assert "Version 1 (char) is now the champion: there was no champion before" in promoted
     (report,) = re.findall(r"^Report: (http://127\.0\.0\.1:\S+)$", promoted, re.M)
     assert report.endswith(f"/runs/{finished.mlflow_id}/artifacts/report.html")
     assert finished.run_id in promoted
