@@ -203,10 +203,10 @@ class BytesRead:
 
 
 def open_input(path: Path, report: ReportShare | None = None) -> io.BufferedReader:
-    """A stream of the file's bytes, decompressed if its name ends in .gz, .xz or .zst.
+    """A stream of the file's bytes, decompressed if it begins as gzip, xz or Zstandard does.
 
-    Compressed content under another name is decompressed, too, with a line in the log. Progress
-    goes to `report`, by default to the `READ_PROGRESS` callback.
+    A line in the log says so if the name of the file says otherwise. Progress goes to
+    `report`, by default to the `READ_PROGRESS` callback.
 
     Raises:
         UserError: the file is missing, truncated or damaged, needs a password, or unpacks to more
@@ -272,18 +272,22 @@ def _refuse_unsafe(archive: Path, info: ZipInfo) -> None:
 
 
 def _compression_of(path: Path, stream: Any) -> _Compression | None:
-    """How a stream is compressed, by its first bytes, or else by the name of its file."""
+    """How a stream is compressed, by its first bytes."""
     by_name = _COMPRESSIONS.get(path.suffix.lower())
     start = stream.peek(max(len(known.magic) for known in _COMPRESSIONS.values()))
     by_content = next((c for c in _COMPRESSIONS.values() if start.startswith(c.magic)), None)
-    if by_content and by_content is not by_name:
-        _log_compression(path, by_content.name)
-    return by_content or by_name
+    is_text = all(byte in b"\t\r\n" or 32 <= byte < 127 for byte in start[:4])
+    if by_name and (not is_text or by_name.magic.startswith(start)):
+        return by_content or by_name  # damaged or truncated: its reader says so
+    if by_content is not by_name:
+        state = f"compressed with {by_content.name}" if by_content else "not compressed"
+        _log_compression(path, state)
+    return by_content
 
 
 @cache  # a file is read several times
-def _log_compression(path: Path, name: str) -> None:
-    logger().warning(f"{path} is compressed with {name}, although its name does not say so.")
+def _log_compression(path: Path, state: str) -> None:
+    logger().warning(f"{path} is {state}, although its name says otherwise.")
 
 
 def _unreadable(path: Path, error: Exception) -> UserError:
