@@ -6,6 +6,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import lru_cache
+from html import unescape
 from typing import Literal, NamedTuple
 
 from tasks.data.schema import Answer
@@ -18,6 +19,7 @@ AnswerErrorKind = Literal[
     "wrong-offset",
     "other-white-space",
     "other-unicode-form",
+    "other-characters",
     "absent",
 ]
 ERROR_DESCRIPTIONS: dict[AnswerErrorKind, str] = {
@@ -28,6 +30,8 @@ ERROR_DESCRIPTIONS: dict[AnswerErrorKind, str] = {
     "wrong-offset": "the answer is in the context, but not at its answer_start",
     "other-white-space": "the answer is in the context with different white space",
     "other-unicode-form": "the answer is in the context in a different Unicode form",
+    "other-characters": "the answer is in the context with other case, quotes, dashes, HTML "
+    "entities or zero-width characters",
     "absent": "the answer is not in the context",
 }
 
@@ -50,8 +54,9 @@ def diagnose(answer: Answer, context: str) -> AnswerError:
     """The error of an answer that does not match the context at its answer_start.
 
     The search looks for the answer verbatim, then with each run of white space as one space, then
-    also in Unicode's compatibility form (NFKC). The match nearest to answer_start wins. The
-    correction is the context's own text at that place.
+    also in Unicode's compatibility form (NFKC), then also without regard to case, to HTML entities,
+    to zero-width characters and to the form of quotes and dashes. The match nearest to
+    answer_start wins. The correction is the context's own text at that place.
     """
     if not answer.text.strip():
         return AnswerError("empty-answer", ERROR_DESCRIPTIONS["empty-answer"])
@@ -60,8 +65,8 @@ def diagnose(answer: Answer, context: str) -> AnswerError:
     if place >= 0:
         correction = Answer(text=answer.text, answer_start=place)
         return AnswerError("wrong-offset", f"{mismatch}; nearest match at {place}", correction)
-    for kind, unicode_form in _FOLDINGS.items():
-        similar = _similar(answer, _folded(context, unicode_form), context, unicode_form)
+    for kind in _FOLDINGS:
+        similar = _similar(answer, _folded(context, kind), context, kind)
         if similar:
             reason = f"{mismatch}; similar text {similar.text!r} at {similar.answer_start}"
             return AnswerError(kind, reason, similar)
@@ -98,7 +103,26 @@ def _nearest(
 
 # Texts that differ only in white space or Unicode form
 
-_FOLDINGS: dict[AnswerErrorKind, bool] = {"other-white-space": False, "other-unicode-form": True}
+_TYPOGRAPHIC = str.maketrans(
+    "“”„«»‘’‚`´–—‐‑",
+    '"' * 5 + "'" * 5 + "-" * 4,
+    "\u200b\u200c\u200d\u2060\ufeff\u00ad",  # zero-width characters, and the soft hyphen
+)
+
+
+def _compatible(piece: str) -> str:
+    return unicodedata.normalize("NFKC", piece)
+
+
+def _plain(piece: str) -> str:
+    return _compatible(unescape(piece)).translate(_TYPOGRAPHIC).casefold()
+
+
+_FOLDINGS: dict[AnswerErrorKind, Callable[[str], str]] = {
+    "other-white-space": str,
+    "other-unicode-form": _compatible,
+    "other-characters": _plain,
+}
 # Composition joins a character with the marks after it, and the parts of a Korean syllable.
 _JOINED = "".join(
     character
@@ -107,9 +131,12 @@ _JOINED = "".join(
 )
 
 
-@lru_cache(maxsize=1)
-def _pieces() -> re.Pattern[str]:
-    """Matches white space, words that NFKC leaves unchanged, or a character with its marks."""
+@lru_cache(maxsize=2)
+def _pieces(plain: bool) -> re.Pattern[str]:
+    """Matches white space, words that NFKC leaves unchanged, or a character with its marks; if
+    `plain`, an HTML entity instead of words."""
+    if plain:
+        return re.compile(rf"(\s+)|((?!))|&#?\w{{1,31}};|\S[{_JOINED}]*")
     basic = map(chr, range(0x80, 0x10000))
     changed = (c for c in basic if not c.isspace() and unicodedata.normalize("NFKC", c) != c)
     # A single range excludes everything above U+FFFF: re searches longer lists of it linearly.
@@ -129,35 +156,35 @@ class _Folded(NamedTuple):
 
 
 @lru_cache(maxsize=8)  # keeps the context whose questions are being aligned
-def _folded(text: str, unicode_form: bool) -> _Folded:
+def _folded(text: str, kind: AnswerErrorKind) -> _Folded:
     characters: list[str] = []
     starts, ends = array("i"), array("i")
-    for match in _pieces().finditer(text):
+    for match in _pieces(kind == "other-characters").finditer(text):
         first, last = match.span()
         if match[2] is not None:
             characters.append(match[2])
             starts.extend(range(first, last))
             ends.extend(range(first + 1, last + 1))
             continue
-        piece = " " if match[1] is not None else match[0]
-        if unicode_form:
-            piece = unicodedata.normalize("NFKC", piece)
+        piece = " " if match[1] is not None else _FOLDINGS[kind](match[0])
         characters.append(piece)
         starts.extend([first] * len(piece))
         ends.extend([last] * len(piece))
     return _Folded("".join(characters), starts, ends)
 
 
-def _similar(answer: Answer, context: _Folded, original: str, unicode_form: bool) -> Answer | None:
+def _similar(
+    answer: Answer, context: _Folded, original: str, kind: AnswerErrorKind
+) -> Answer | None:
     """The nearest text of the context that equals the answer when both are folded, or None."""
-    folded = _folded(answer.text.strip(), unicode_form).text
+    folded = _folded(answer.text.strip(), kind).text
     place = _nearest(
         folded,
         bisect_left(context.starts, answer.answer_start),
         context.text,
         lambda place: context.has_whole_pieces(place, place + len(folded) - 1),
     )
-    if place < 0:
+    if place < 0 or not folded:
         return None
     start, end = context.starts[place], context.ends[place + len(folded) - 1]
     return Answer(text=original[start:end], answer_start=start)
