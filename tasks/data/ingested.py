@@ -295,22 +295,50 @@ def refuse_repeated_ids(folder: Path) -> None:
         )
 
 
-def refuse_shared_ids(portions: Sequence[Portion]) -> None:
-    """Raises UserError if two files share a question id; the message names both."""
-    if len(portions) < 2:
-        return
-    digests = [_id_digests(portion.folder) for portion in portions]
-    unique, counts = np.unique(np.concatenate(digests), return_counts=True)
-    shared = unique[counts > 1]
+def shared_ids(portions: Sequence[Contexts]) -> IntArray:
+    """The digests of ids that several files have for different questions, as those of several
+    languages do.
+
+    Raises UserError if two files share a question about the same context; the message names both.
+    """
+    folders = [contexts.portion.folder for contexts in portions]
+    shared = _repeated([_id_digests(folder) for folder in folders])
     if len(shared):
-        first, second = [file for file, ids in enumerate(digests) if shared[0] in ids][:2]
-        row = np.flatnonzero(digests[first] == shared[0])[0]
-        table = pq.read_table(portions[first].folder / "questions.parquet", columns=["id"])
-        raise UserError(
-            f"question id {table['id'][row].as_py()!r} occurs in both {portions[first].name} and "
-            f"{portions[second].name} ({len(shared)} shared ids in total). Give each question a "
-            "unique id, or list each file only once."
-        )
+        digests = [_question_digests(contexts, shared) for contexts in portions]
+        for digest in _repeated(digests)[:1]:
+            first, second = [file for file, found in enumerate(digests) if digest in found][:2]
+            raise UserError(
+                f"{portions[first].portion.name} and {portions[second].portion.name} share "
+                f"questions: {len(_repeated(digests))} with the same id, text and context. List "
+                "each file only once, or remove the questions from one of them."
+            )
+    return shared
+
+
+def _repeated(digests: Sequence[IntArray]) -> IntArray:
+    """The digests that occur in several files; none occurs twice in one."""
+    unique, counts = np.unique(np.concatenate(digests), return_counts=True)
+    repeated: IntArray = unique[counts > 1]
+    return repeated
+
+
+def _question_digests(contexts: Contexts, ids: IntArray) -> IntArray:
+    """A digest of each question with one of these ids: of its id, its text and its context."""
+    columns = ["id", "question", "context_id"]
+    rows = (
+        [id, question, contexts.fingerprints[context]]
+        for batch in batches(contexts.portion.folder / "questions.parquet", columns)
+        for id, question, context in zip(*batch.to_pydict().values(), strict=True)
+        if _digest(id) in ids
+    )
+    return np.fromiter((_digest(repr(row)) for row in rows), dtype=np.uint64)
+
+
+def with_unique_ids(batch: Any, shared: IntArray, file: str) -> Any:
+    """Questions or their ledger, with the file's name in each id that another file has, too."""
+    ids = batch.column("id").to_pylist()
+    unique = [f"{id} ({file})" if _digest(id) in shared else id for id in ids]
+    return with_columns(batch, {"id": unique})
 
 
 def hash_uniform(purpose: str, seed: int, text: str) -> float:
@@ -322,11 +350,15 @@ def hash_uniform(purpose: str, seed: int, text: str) -> float:
 def _id_digests(folder: Path) -> IntArray:
     """An 8-byte digest of each question's id, long enough to distinguish millions of ids."""
     digests = (
-        int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
+        _digest(text)
         for batch in batches(folder / "questions.parquet", ["id"])
         for text in batch.column("id").to_pylist()
     )
     return np.fromiter(digests, dtype=np.uint64)
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def _place(folder: Path, context: int) -> str:

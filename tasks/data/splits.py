@@ -37,10 +37,11 @@ from tasks.data.ingested import (
     hash_uniform,
     questions_with_ledger,
     refuse_overlap,
-    refuse_shared_ids,
+    shared_ids,
     split_facts,
     table_writers,
     with_columns,
+    with_unique_ids,
 )
 from tasks.data.negatives import NegativeSampler
 from tasks.datasets.catalog import SplitName
@@ -124,16 +125,16 @@ def write_split(
         UserError: two files share a question id; a context also occurs in the evaluation set; no
             question is left; or no negative can be made for training.
     """
-    refuse_shared_ids(portions)
     contexts = [Contexts(portion) for portion in portions]
+    shared = shared_ids(contexts)
     keep_part([kept for kept in contexts if kept.portion.divided], part, shares)
     left_out = _exclude(contexts, apart)
     # Parquet names the items of a list differently, so the schemas are those of the read files.
     schemas = {name: pq.read_schema(portions[0].folder / f"{name}.parquet") for name in TABLES}
     with table_writers(out, schemas) as writers:
         writer = _SplitWriter(writers)
-        for portion in contexts:
-            writer.add(portion, shares.seed, negatives)
+        for number, portion in enumerate(contexts, 1):
+            writer.add(portion, shares.seed, negatives, shared, f"{number}: {portion.portion.name}")
     if not writer.counts["questions"]:
         raise UserError(_nothing_left(part, left_out))
     if negatives and part != "validation" and not writer.counts["negatives"]:
@@ -204,9 +205,16 @@ class _SplitWriter:
         self.counts: Counter[str] = Counter()
         self.score_sums = {"em": 0.0, "f1": 0.0}
 
-    def add(self, contexts: Contexts, seed: int, negatives: float) -> None:
+    def add(
+        self,
+        contexts: Contexts,
+        seed: int,
+        negatives: float,
+        shared: IntArray,
+        file: str,
+    ) -> None:
         """Write the kept contexts of a portion, their questions, copied by its weight, and the
-        negatives made from these."""
+        negatives made from these; `shared` ids get the file's name."""
         folder, weight = contexts.portion.folder, contexts.portion.weight
         numbers = _renumbered(np.arange(len(contexts.keep)), contexts.keep, self.counts["contexts"])
         articles = _renumbered(contexts.article_of, contexts.keep, self.counts["articles"])
@@ -214,6 +222,9 @@ class _SplitWriter:
             self._add_contexts(batch, numbers, articles)
         sampler = NegativeSampler(contexts, negatives, seed)
         for questions, ledger in questions_with_ledger(folder):
+            if len(shared):
+                questions = with_unique_ids(questions, shared, file)
+                ledger = with_unique_ids(ledger, shared, file)
             copied = _copy_by_weight(questions, ledger, contexts.keep, weight, seed)
             self._add_questions(*copied, numbers)
             if negatives:

@@ -125,6 +125,7 @@ def test_two_files_split_like_one_joined_file(
     for name in ("contexts", "questions", "alignment"):
         assert rows(tmp_path, name) == rows(whole.folder, name)
     expected = ingest_file(new(tmp_path / "again"), whole.folder.with_suffix(".json"))
+    assert expected.pop("read_as") == ["read as SQuAD JSON: 90 articles"]
     actual = {key: facts[key] for key in expected}
     assert actual == pytest.approx(expected)
 
@@ -270,10 +271,21 @@ def test_a_common_beginning_does_not_join_articles(tmp_path: Path) -> None:
 def test_duplicate_id_error_names_both_files(tmp_path: Path) -> None:
     portions = [
         ingest_contexts(tmp_path, a="One.", b="Two."),
-        ingest_contexts(tmp_path, c="Three.", b="Four."),
+        ingest_contexts(tmp_path, c="Three.", b="Two."),
     ]
-    with pytest.raises(UserError, match=r"'b' occurs in both a-b\.json and c-b\.json"):
+    with pytest.raises(UserError, match=r"a-b\.json and c-b\.json share questions: 1 with"):
         write_split(new(tmp_path / "out"), portions)
+
+
+def test_ids_may_repeat_across_languages(tmp_path: Path) -> None:
+    portions = [
+        ingest_contexts(tmp_path, a="One.", b="Two."),
+        ingest_contexts(tmp_path, c="Trois.", b="Deux."),
+    ]
+    write_split(new(tmp_path / "out"), portions)
+    expected = ["a", "b (1: a-b.json)", "c", "b (2: c-b.json)"]
+    for name in ("questions", "alignment"):
+        assert [row["id"] for row in rows(tmp_path / "out", name)] == expected
 
 
 def test_rejects_dividing_a_single_article(tmp_path: Path) -> None:
