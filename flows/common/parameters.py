@@ -13,6 +13,7 @@ from flows.common.presets import check_variant, known_presets
 from infra.form import Form, with_bounds
 from models.configs.presets import PRESETS
 from models.configs.variant import Precision, UnknownWords
+from tasks.data.importers.table import parse_columns
 from tasks.data.splits import Overlap
 from tasks.datasets.catalog import DATASETS, FEW_QUESTIONS, FOR_FEW_QUESTIONS
 from tasks.datasets.paths import LONGEST_NAME
@@ -152,6 +153,12 @@ def _require_dataset(schema: dict[str, Any]) -> None:
     }
 
 
+def check_columns(columns: str) -> str:
+    """Accept FIELD=COLUMN, separated by commas."""
+    parse_columns(columns)
+    return columns
+
+
 class DataParameters(Form):
     """The data to train on and to evaluate on."""
 
@@ -181,6 +188,12 @@ class DataParameters(Form):
         kw_only=True,
         description="Additional sources, each with a weight. They are used for training only: "
         "none of their questions are held out.",
+    )
+    columns: Annotated[str, AfterValidator(check_columns)] = Field(
+        "",
+        kw_only=True,
+        description="Columns of tables (CSV, TSV, JSON, Parquet) whose names differ from the "
+        "fields', for example question=q,context=text,answer=a.",
     )
     dev_share: float = Field(
         0.1,

@@ -113,6 +113,8 @@ def ingest_each(
 
 
 def _ingested(file: Path, data: DataParameters) -> Output:
-    output = ingest_stage(file, data.repair, data.max_rejected)
+    output = ingest_stage(file, data.repair, data.max_rejected, data.columns)
+    for sentence in output.facts["read_as"]:  # also of a file that was ingested before
+        get_run_logger().info("%s: %s", file.name, sentence)
     READ_PROGRESS.get()(file, 1.0)  # a cache hit counts as read, too
     return output

@@ -44,8 +44,7 @@ _OTHER_FORMATS = {
     b"version https://git-lfs": "the file is a Git LFS pointer, not the data. Run `git lfs pull`.",
     b"<": "the file is HTML or XML. Download the data file itself, not a page about it.",
     b"PK\3\4": "the file is a zip archive. Rename it so that it ends in .zip.",
-    b"PAR1": "the file is Parquet. Rename it so that it ends in .parquet.",
-    b"%PDF": "the file is a PDF. Provide the questions as JSON, JSON Lines or Parquet.",
+    b"%PDF": "the file is a PDF. Provide the questions as JSON, JSON Lines, CSV or Parquet.",
 }
 
 

@@ -6,6 +6,7 @@ rows are numbered and written here, in order, so the files do not depend on the 
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from infra.errors import UserError
 from infra.files import READ_PROGRESS
 from models.arrays import FloatArray
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS
+from tasks.data.importers.records import Counts
+from tasks.data.importers.table import SQUAD
 from tasks.data.ingested import (
     FROM_ROWS,
     TABLES,
@@ -30,7 +33,17 @@ from tasks.data.ingested import (
     table_writers,
     with_columns,
 )
-from tasks.data.readers import Shard, naming, read_shards
+from tasks.data.offsets import LEAST
+from tasks.data.readers import (
+    MOVED,
+    SPANS,
+    Reading,
+    Shard,
+    find_convention,
+    naming,
+    placed_entry,
+    read_shards,
+)
 from tasks.data.schema import Article
 from tasks.data.shard_tables import Place, ShardTables, shard_tables
 
@@ -87,15 +100,27 @@ class IngestStats:
 
 
 def ingest_file(
-    out: Path, file: Path, repair: bool = False, max_rejected: float = 1.0
-) -> dict[str, int | float]:
-    """Reads a file of articles and writes its three tables into the folder `out`.
+    out: Path, file: Path, repair: bool = False, max_rejected: float = 1.0, columns: str = ""
+) -> dict[str, Any]:
+    """Reads a file of questions and writes its three tables into the folder `out`.
 
+    If many answers do not match their offset, the file is read again in the convention that
+    explains them, if one does. `columns` names those of a table (see `parse_columns`).
+
+    Returns the facts of `ingest_articles`, and in `read_as` sentences on how the file was read.
     Raises UserError, which names the file, if the file is malformed or `ingest_articles` raises.
     """
+    reading = Reading(columns)
     with naming(file):
-        shards = map_on_cluster(partial(_file_shard, repair=repair), read_shards(file))
-        return _write(out, _reporting(file, shards), max_rejected)
+        tables = _FileTables(file, repair, reading)
+        stats = _write(out, tables.shards())
+        convention = None
+        if stats.counts["invalid_answers"] + tables.counts[SPANS] >= LEAST:
+            convention = find_convention(file, reading)
+        if convention is not None:
+            tables = _FileTables(file, repair, replace(reading, convention=convention))
+            stats = _write(out, tables.shards())
+        return {**_checked(out, stats, max_rejected), "read_as": tables.sentences()}
 
 
 def ingest_articles(
@@ -118,29 +143,67 @@ def ingest_articles(
     dropped questions exceeds `max_rejected`.
     """
     shards = (shard_tables([article], repair) for article in articles)
-    return _write(out, shards, max_rejected)
+    return _checked(out, _write(out, shards), max_rejected)
 
 
-def _file_shard(shard: Shard, repair: bool) -> tuple[float, ShardTables]:
-    return shard.share, shard_tables(shard.entries(), repair)
+class _FileTables:
+    """The tables of a file's shards, and what is counted on the way."""
+
+    def __init__(self, file: Path, repair: bool, reading: Reading) -> None:
+        self._file, self._repair, self._reading = file, repair, reading
+        self._importer = SQUAD
+        self.counts: Counts = Counter()
+
+    def shards(self) -> Iterator[ShardTables]:
+        """Yield the tables of each shard, made on all nodes of the cluster if there is one."""
+        made = map_on_cluster(partial(_file_shard, self._repair), self._importing())
+        for share, counts, tables in made:
+            self.counts.update(counts)
+            yield tables
+            READ_PROGRESS.get()(self._file, share)
+
+    def _importing(self) -> Iterator[Shard]:
+        for shard in read_shards(self._file, self._reading):
+            self._importer = shard.importer
+            yield shard
+
+    def sentences(self) -> list[str]:
+        """As what the file was read, and what was left out or changed."""
+        noun = f"{self._importer.noun}s"
+        shown = {noun: self.counts[noun], **self.counts}
+        counts = ", ".join(f"{n:,} {text}" for text, n in shown.items() if n and text[0].islower())
+        note = f" ({self._importer.note})" if self._importer.note else ""
+        sentences = [f"read as {self._importer.name}: {counts or 'nothing'}{note}"]
+        if convention := self._reading.convention:
+            moved = self.counts[MOVED]
+            sentences.append(f"offsets are {convention.name}: {moved:,} answers were moved")
+        return sentences
 
 
-def _reporting(file: Path, shards: Iterable[tuple[float, ShardTables]]) -> Iterator[ShardTables]:
-    for share, shard in shards:
-        yield shard
-        READ_PROGRESS.get()(file, share)
+def _file_shard(repair: bool, shard: Shard) -> tuple[float, Counts, ShardTables]:
+    counts: Counts = Counter()
+    entries = (
+        placed_entry(entry, shard.reading.convention, counts) for entry in shard.entries(counts)
+    )
+    tables = shard_tables(entries, repair)
+    return shard.share, counts, tables
 
 
-def _write(out: Path, shards: Iterable[ShardTables], max_rejected: float) -> dict[str, int | float]:
+def _checked(out: Path, stats: IngestStats, max_rejected: float) -> dict[str, int | float]:
+    """The facts; raises UserError if questions are missing, share an id or are mostly invalid."""
+    refuse_repeated_ids(out)
+    stats.refuse_invalid(out, max_rejected)
+    return stats.facts()
+
+
+def _write(out: Path, shards: Iterable[ShardTables]) -> IngestStats:
     with table_writers(out, TABLES) as writers:
         writer = _Writer(writers)
         for shard in shards:
             writer.add(shard)
         writer.write_row_group()
         writers["contexts"].add_key_value_metadata({FROM_ROWS: str(writer.from_rows)})
-    refuse_repeated_ids(out)
-    writer.stats.refuse_invalid(out, max_rejected)
-    return writer.stats.facts()
+    return writer.stats
 
 
 class _Writer:

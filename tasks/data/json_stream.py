@@ -157,12 +157,16 @@ class Document:
 
 
 def array_items(document: Document, name: str) -> Iterator[RawValue]:
-    """Yield the items of the array in the top-level object's field `name`; skip other fields.
+    """Yield the items of the array at the top level, or of that in the field `name` of the object
+    there, of which other fields are skipped.
 
     Raises FormatError if the document is malformed, or lacks or repeats the field.
     """
     names: list[Any] = []
-    for _ in _entries(document, "{", "}"):
+    if document.peek() == "[":
+        names.append(name)
+        yield from _values(document)
+    for _ in _entries(document, "{", "}") if not names else ():
         if document.peek() != '"':
             raise document.unexpected('`"`')
         names.append(document.value().parsed(from_json))
@@ -175,13 +179,7 @@ def array_items(document: Document, name: str) -> Iterator[RawValue]:
             found = short_json(document.value().parsed(from_json))
             raise FormatError(f'field "{name}": found {found}; it should be an array.')
         else:
-            for _ in _entries(document, "[", "]"):
-                yield document.value()
-    if name not in names and document.peek() == "{":
-        raise FormatError(
-            f'the field "{name}" is missing, and another object follows: these are JSON Lines. '
-            "Rename the file so that its name ends in .jsonl."
-        )
+            yield from _values(document)
     if document.peek():
         raise FormatError(f"text follows the end of the JSON ({document.preview()}); remove it.")
     if name not in names:
@@ -189,6 +187,11 @@ def array_items(document: Document, name: str) -> Iterator[RawValue]:
             f'the field "{name}" is missing (found: {", ".join(names[:5]) or "nothing"}); '
             f'write {{"{name}": [ … ]}}.'
         )
+
+
+def _values(document: Document) -> Iterator[RawValue]:
+    for _ in _entries(document, "[", "]"):
+        yield document.value()
 
 
 def _entries(document: Document, opening: str, closing: str) -> Iterator[None]:

@@ -1,5 +1,6 @@
 """The SQuAD data model, versions 1.1 and 2.0: articles, paragraphs, questions and answers."""
 
+import re
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -25,15 +26,46 @@ QuestionId = Annotated[
 ]
 
 
-def _minus_one_for_null(start: Any) -> Any:
-    return -1 if start is None else start
+def _start(start: Any) -> Any:
+    """A start as a number: -1 for null, 17 for "17" and for "17.0", as tables have it."""
+    if start is None or start == "":
+        return -1
+    is_text = isinstance(start, str | float) and re.fullmatch(r"-?\d{1,12}(\.0)?", str(start))
+    return int(float(start)) if is_text else start
+
+
+_FLAGS = {"0": False, "1": True, "false": False, "true": True, "": None}
+
+
+def _flag(flag: Any) -> Any:
+    """A flag that may be written as 0 or 1, or as text in a table; "" is null."""
+    return _FLAGS.get(str(flag).lower(), flag) if isinstance(flag, str | int) else flag
+
+
+def _false_for_null(flag: Any) -> Any:
+    return False if (flag := _flag(flag)) is None else flag
+
+
+def _blank_for_null(title: Any) -> Any:
+    return "" if title is None else title
+
+
+def _empty_for_null(answers: Any) -> Any:
+    return [] if answers is None else answers
 
 
 class Answer(_Record):
-    """A text and the index of its first code point in the context (-1 if the file lacks it)."""
+    """A text and the index of its first code point in the context (-1 if the file lacks it).
+
+    `end` is set only if the file has the span's end in place of its text.
+    """
 
     text: Text
-    answer_start: Annotated[int, BeforeValidator(_minus_one_for_null), Field(ge=-1, lt=2**31)] = -1
+    answer_start: Annotated[int, BeforeValidator(_start), Field(ge=-1, lt=2**31)] = -1
+    end: int | None = None
+
+
+Answers = Annotated[list[Answer], BeforeValidator(_empty_for_null)]
 
 
 class Question(_Record):
@@ -41,8 +73,8 @@ class Question(_Record):
 
     id: QuestionId
     question: Text
-    answers: list[Answer]
-    is_impossible: bool = False
+    answers: Answers
+    is_impossible: Annotated[bool, BeforeValidator(_false_for_null)] = False
 
 
 class InvalidQuestion(Question):
@@ -61,7 +93,7 @@ class Paragraph(_Record):
 class Article(_Record):
     """A group of paragraphs; titles may repeat or be missing."""
 
-    title: Text = ""
+    title: Annotated[Text, BeforeValidator(_blank_for_null)] = ""
     paragraphs: list[Paragraph]
 
 
@@ -72,5 +104,5 @@ class FlatQuestion(_Record):
     title: Text | None = None
     context: Text
     question: Text
-    answers: list[Answer]
-    is_impossible: bool | None = None
+    answers: Answers
+    is_impossible: Annotated[bool | None, BeforeValidator(_flag)] = None

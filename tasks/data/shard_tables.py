@@ -9,8 +9,9 @@ import pyarrow as pa
 from models.arrays import FloatArray
 from models.squad_metrics import normalize_answer, score_questions
 from tasks.data.alignment import align, answer_errors, scored_answers
+from tasks.data.entries import Entry
 from tasks.data.ingested import TABLES
-from tasks.data.readers import Entry, group_entries
+from tasks.data.readers import group_entries
 from tasks.data.schema import Answer, Article, Question
 from tasks.text.tokenizer import tokenize
 

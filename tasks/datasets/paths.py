@@ -31,8 +31,8 @@ from tasks.datasets.catalog import DATASETS, RESERVED_NAMES
 from tasks.datasets.download import validator
 from tasks.datasets.fetch import Source, explained_errors, is_http_url
 
-EXTENSIONS = (".json", ".jsonl", ".ndjson", ".parquet")
-EXTENSIONS_TEXT = ".json, .jsonl, .ndjson or .parquet"
+EXTENSIONS = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
+EXTENSIONS_TEXT = ".json, .jsonl, .ndjson, .csv, .tsv or .parquet"
 # Bytes; names of reports and locks, of at most 255 bytes, add to it.
 LONGEST_NAME = 100
 
@@ -226,7 +226,9 @@ def dataset_name(dataset: str) -> str:
         return dataset
     path = mask_secrets(dataset).partition("?")[0] if is_uri(dataset) else dataset
     last = os.path.basename(os.path.abspath(os.path.expanduser(path)))
-    plain = re.sub(r"(\.(jsonl?|ndjson|parquet|gz|xz|zst|zip))+$", "", last, flags=re.IGNORECASE)
+    plain = re.sub(
+        r"(\.(jsonl?|ndjson|csv|tsv|parquet|gz|xz|zst|zip))+$", "", last, flags=re.IGNORECASE
+    )
     return re.sub(r"[^\w.-]+", "-", plain).strip("-.") or "data"
 
 

@@ -16,7 +16,7 @@ from infra.cluster.map_reduce import map_on_cluster
 from infra.errors import UserError
 from infra.reporting.progress_reporter import ProgressReporter
 from infra.storage.store import checkpoint_storage
-from tasks.data.readers import read_articles
+from tasks.data.readers import Reading, read_articles
 from tasks.inference.no_answer import NoAnswer
 from tasks.inference.score_model import ANSWERS, load_predictor
 from tasks.inference.several_contexts import best_over_contexts
@@ -63,7 +63,7 @@ def read_questions(files: Sequence[Path]) -> list[AskedQuestion]:
     """
     asked: dict[tuple[str, str], AskedQuestion] = {}
     for file in files:
-        for article in read_articles(file):
+        for article in read_articles(file, Reading(keep_all=True)):
             for paragraph in article.paragraphs:
                 for item in paragraph.qas:
                     # One of which only the answers are invalid can be answered.

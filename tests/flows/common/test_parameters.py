@@ -214,14 +214,14 @@ FORM_FIELDS = {
 }
 
 
-def test_retrain_has_40_fields() -> None:
+def test_retrain_has_41_fields() -> None:
     groups = {
         name: FORM_FIELDS[name].model_fields
         for name in retrain.parameters.properties
         if name in FORM_FIELDS
     }
     assert set(retrain.parameters.properties) - set(groups) == {"variants"}
-    assert sum(map(len, groups.values())) + 1 == 40
+    assert sum(map(len, groups.values())) + 1 == 41
 
 
 @pytest.mark.parametrize(

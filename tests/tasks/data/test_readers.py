@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from infra.errors import UserError
-from tasks.data.readers import read_articles, read_shards
+from tasks.data.readers import Reading, read_articles, read_shards
 from tasks.data.schema import Answer, Article, InvalidQuestion, Paragraph, Question
 
 ANSWER = {"text": "gold", "answer_start": 4}
@@ -72,10 +72,6 @@ def test_reads_numeric_ids_and_untitled_articles(tmp_path: Path) -> None:
     ("question", "sentence"),
     [
         (
-            {"question": "What?", "answers": []},
-            'article 1 "Bars", paragraph 1, question 1, field "id": missing; add it.',
-        ),
-        (
             {**QUESTION, "id": ""},
             'article 1 "Bars", paragraph 1, question 1 "", field "id": '
             'found ""; it should have at least 1 character.',
@@ -99,15 +95,15 @@ def test_error_names_the_field_and_its_place(tmp_path: Path, question: Any, sent
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"answers": None}, 'field "answers": found null; it should be a valid list'),
+        ({"answers": 7}, 'field "answers": found 7; it should be a valid list'),
         ({"question": None}, 'field "question": found null; it should be a valid string'),
         (
             {"answers": [ANSWER, {"answer_start": 4}]},
             'answer 2, field "text": missing; add it',
         ),
         (
-            {"answers": [{"text": "gold", "answer_start": "4"}]},
-            'answer 1, field "answer_start": found "4"; it should be a valid integer',
+            {"answers": [{"text": "gold", "answer_start": "four"}]},
+            'answer 1, field "answer_start": found "four"; it should be a valid integer',
         ),
         (
             {"answers": [{"text": "gold", "answer_start": 2**31}]},
@@ -175,14 +171,11 @@ def test_error_place_is_counted_from_the_file_start(tmp_path: Path) -> None:
     )
 
 
-JSON_LINES = 'the field "data" is missing, and another object follows: these are JSON Lines. Rename'
-
-
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ([squad()], 'the top level must be {"data": [articles]}, not [{"version":'),
-        ([], 'the top level must be {"data": [articles]}, not []. Write a list of questions'),
+        ([squad()], "the format is not known: the first record has version, data. Accepted are"),
+        ([7], "row 1: found 7; it should be an object."),
         ({"articles": [], "v": 2}, 'the field "data" is missing (found: articles, v); write'),
         ({}, 'the field "data" is missing (found: nothing); write'),
         ({"data": {}}, 'field "data": found {}; it should be an array.'),
@@ -190,9 +183,9 @@ JSON_LINES = 'the field "data" is missing, and another object follows: these are
         (b" 12 ", 'the top level must be {"data": [articles]}, not 12'),
         (b"version https://git-lfs.github.com/spec/v1\n", "the file is a Git LFS pointer, not the"),
         (b"PK\3\4\0\0", "the file is a zip archive. Rename it so that it ends in .zip."),
-        (b"PAR1\0\0", "the file is Parquet. Rename it so that it ends in .parquet."),
+        (b"PAR1\0\0", "not a complete Parquet file ("),
         (b'{"data": [], "data": []}', 'the field "data" occurs twice; merge the two.'),
-        (b'{"id": "1"}\n{"id": "2"}\n', JSON_LINES),
+        (b'{"id": "1"}\n{"id": "2"}\n', 'line 1 "1", field "context": missing; add it.'),
         (b'{"data": []} and more', "text follows the end of the JSON (and more); remove it."),
         (b"\n<html>", "the file is HTML or XML. Download the data file itself, not a page about"),
         (b'{"data": [\n  {,\n]}', "not valid JSON (key must be a string at line 2 column 4)"),
@@ -234,16 +227,37 @@ def test_rejects_files_of_another_format(tmp_path: Path, content: Any, sentence:
     assert error_message(tmp_path, content).startswith(sentence)
 
 
-@pytest.mark.parametrize("name", ["own.csv", "own", "own.csv.gz"])
-def test_unknown_names_are_read_as_json(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["own.csv", "own", "own.csv.gz", "own.tsv"])
+def test_tables_are_recognised_by_their_header(tmp_path: Path, name: str) -> None:
     file = tmp_path / name
     compress = gzip.compress if name.endswith(".gz") else bytes
-    file.write_bytes(compress(b"id,context\n1,The gold bar\n"))
-    message = file_error_message(file)
-    assert message.startswith('the top level must be {"data": [articles]}, not id,context')
-    assert message.endswith("ends in .jsonl, .ndjson or .parquet. Convert or rename the file.")
+    file.write_bytes(compress(b"id,question\n1,What?\n"))
+    assert file_error_message(file).startswith('the column "context" is missing (found: id, quest')
+    file.write_bytes(
+        compress(b'\xef\xbb\xbfquestion,context,answer\n"What, now?","The\ngold bar",gold\n')
+    )
+    (article,) = read_articles(file)
+    (found,) = article.paragraphs[0].qas
+    assert (article.paragraphs[0].context, found.question) == ("The\ngold bar", "What, now?")
+    assert found.answers == [ROW_ANSWER]
     file.write_bytes(compress(json.dumps(squad(QUESTION)).encode()))
     assert [article.title for article in read_articles(file)] == ["Bars"]
+
+
+def test_columns_of_other_names_are_mapped(tmp_path: Path) -> None:
+    file = tmp_path / "own.csv"
+    file.write_text("q;text;a;at\nWhat?;The gold bar;gold;4\nWhich?;The gold bar;;\n")
+    columns = "question=q, context=text, answer=a, answer_start=at"
+    (article,) = read_articles(file, Reading(columns))
+    first, second = article.paragraphs[0].qas
+    assert (first.answers, second.is_impossible) == ([ROW_ANSWER], True)
+    assert file_error_message(file).startswith('the column "context" is missing (found: q, text')
+
+
+def test_cells_beside_the_header_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "own.csv"
+    file.write_text("question,context\nWhat?,The gold bar\nWhat?,The gold, bar\n")
+    assert file_error_message(file).startswith("row 2 has another number of cells than the header")
 
 
 def test_unreadable_path_is_named(tmp_path: Path) -> None:
@@ -474,7 +488,7 @@ def test_one_large_parquet_row_group_is_streamed(tmp_path: Path) -> None:
     ("changes", "sentence"),
     [
         ({"context": None}, 'the column "context" is missing (found: id, title, question, answers'),
-        ({"id": [None, "b"]}, 'row 1, field "id": found null; it should be a valid string.'),
+        ({"id": ["", "b"]}, 'row 1 "", field "id": found ""; it should have at least 1 character.'),
     ],
 )
 def test_error_names_the_wrong_column_or_row(

@@ -81,7 +81,7 @@ def test_error_names_a_place_without_data(name: str, tmp_path: Path) -> None:
     (tmp_path / "notes" / "a.txt").touch()
     with zipfile.ZipFile(tmp_path / "e.zip", "w"):
         pass
-    message = f"{name} has no .json, .jsonl, .ndjson or .parquet files. Check the path."
+    message = f"{name} has no .json, .jsonl, .ndjson, .csv, .tsv or .parquet files. Check the path."
     with pytest.raises(UserError, match=f"{re.escape(message)}$"):
         find_local(str(tmp_path / name))
 
