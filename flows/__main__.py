@@ -39,6 +39,7 @@ COMMANDS = {
         "promote": ("flows.commands.maintenance:promote", "Make a version the champion."),
         "rollback": ("flows.commands.maintenance:rollback", "Restore the previous champion."),
         "prune": ("flows.commands.maintenance:prune_data", "List or remove data that no run uses."),
+        "convert": ("flows.commands.convert:convert", "Convert questions to another format."),
         "datasets": ("flows.commands.list_datasets:datasets", "List known datasets and vectors."),
         "variants": ("flows.commands.list_variants:variants", "List the variants of the model."),
     },
@@ -86,7 +87,7 @@ def requires_root(words: Sequence[str]) -> bool:
 
     At an address, the services have none. `down` also stops those of a root of another release.
     """
-    others = {"variants", "down", "doctor"}
+    others = {"variants", "down", "doctor", "convert"}
     if settings().address is not None:
         others |= COMMANDS[SERVICES].keys()
     names = {"embeddings"}.union(*COMMANDS.values()) - others
