@@ -23,6 +23,7 @@ from flows.common.vectors import prepare_vectors
 from infra.errors import UserError
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS
 from tasks.embeddings.formats.source import NO_VECTORS
+from tasks.reports.answer_samples import AnswerInSentence
 from tasks.reports.data_report import CheckedFiles, CheckedVectors
 from tasks.stages import check_stage, ingest_stage, select_vectors_stage
 from tasks.text.build_vocabulary import VocabularyConfig
@@ -73,11 +74,11 @@ def _ingest_all(files: list[Path], data: DataParameters) -> tuple[CheckedFiles, 
     for file in dict.fromkeys(files):
         name = file.name if file.name not in ingested else str(file)
         try:
-            ingested[name] = ingest_stage(file, data.repair, data.max_rejected).folder
+            ingested[name] = ingest_stage(file, data.repair, data.max_rejected, data.columns).folder
         except UserError as error:
             problems.append(str(error))
             with suppress(UserError):  # a file with too many invalid questions has statistics, too
-                ingested[name] = ingest_stage(file, data.repair).folder
+                ingested[name] = ingest_stage(file, data.repair, columns=data.columns).folder
     splits = None
     if not problems:
         try:
@@ -91,8 +92,10 @@ def announce(summary: dict[str, Any]) -> None:
     """Print the findings; the exit status is 1 if the data can't be trained on."""
     misfit = summary["misfit"]
     show(
+        *(f"{'Read' * (not n):11}{text}" for n, text in enumerate(summary["read_as"])),
         _counts(summary),
         *([f"Training   {summary['training']}"] if summary["training"] else []),
+        *([_samples(summary["samples"])] if summary["samples"] else []),
         *(f"{'Vectors' * (not n):11}{text}" for n, text in enumerate(summary["covered"])),
         *(Text.assemble(("Too long", "yellow"), f"   {text}") for text in summary["too_long"]),
         *([Text.assemble(("Warning", "yellow"), f"    {misfit}")] if misfit else []),
@@ -114,6 +117,16 @@ def _counts(summary: dict[str, Any]) -> Table:
         ("best possible EM / F1", f"{totals['oracle_em']:.2f} / {totals['oracle_f1']:.2f}"),
     ]
     return table(("", Column("count", justify="right")), rows, title="Data check")
+
+
+def _samples(samples: list[AnswerInSentence]) -> Table:
+    """Random answers, marked in their sentences."""
+    rows = [
+        (question, Text.assemble(before, (answer, "bold reverse"), after))
+        for question, before, answer, after in samples
+    ]
+    title = "Random answers: are they where they should be?"
+    return table(("question", "answer in its sentence"), rows, title=title)
 
 
 command = flow_command(check, announce, positional="data")

@@ -16,6 +16,7 @@ from tasks.data.ingested import batches, questions_with_ledger
 from tasks.data.schema import Answer
 from tasks.evaluation.evaluate import Gold
 from tasks.evaluation.slices import bucket_names, has_oov_word, question_word
+from tasks.reports.answer_samples import sample_answers
 from tasks.reports.examples import Segment, marked_segments
 from tasks.reports.html import View, write_page
 from tasks.text.build_vocabulary import coverage, vector_rows
@@ -32,6 +33,8 @@ LENGTH_EDGES = {
 }
 # Number of questions shown for each kind of error.
 EXAMPLES = 3
+# Number of random answers that are shown in their sentences.
+ANSWERS_SHOWN = 10
 # Number of the most frequent OOV tokens that are listed.
 LISTED_OOV_TOKENS = 30
 # Maximum number of characters of an answer that are marked in its context.
@@ -109,7 +112,8 @@ def write_data_report(
     training.
 
     Returns the totals of the facts, the number of questions and answers by kind of error
-    ("faults"), and sentences about texts that are too long ("too_long"), about what the vectors
+    ("faults"), random answers in their sentences ("samples"), how files were read ("read_as"), and
+    sentences about texts that are too long ("too_long"), about what the vectors
     cover ("covered"), why they cover little ("misfit"), and about what training would refuse
     ("problems").
     """
@@ -145,6 +149,10 @@ def write_data_report(
         "covered": found["covered"] if found else [],
         "misfit": found and found["misfit"],
         "problems": problems,
+        "read_as": [
+            f"{name}: {text}" for name, of_file in facts.items() for text in of_file["read_as"]
+        ],
+        "samples": sample_answers(list(files.ingested.values()), ANSWERS_SHOWN),
     }
 
 

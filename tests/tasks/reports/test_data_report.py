@@ -35,14 +35,15 @@ QUESTIONS = [
     InvalidQuestion(id="invalid", question="", answers=[], reason='field "question": found null'),
     question("spaced", ("gold bar", 4)),
     question("composed", ("café", 15)),
-    question("absent", (ATTACK.upper(), 3)),
+    question("upper", (ATTACK.upper(), 3)),
+    question("absent", ("silver", 3)),
 ]
 
 
 def ingest_questions(folder: Path, questions: list[Question], repair: bool = False) -> Path:
     folder.mkdir()
     article = Article(title=ATTACK, paragraphs=[Paragraph(context=CONTEXT, qas=questions)])
-    facts = ingest_articles([article], folder, repair)
+    facts = {**ingest_articles([article], folder, repair), "read_as": ["read as SQuAD JSON"]}
     (folder / "manifest.json").write_text(json.dumps({"facts": facts}))
     return folder
 
@@ -63,7 +64,7 @@ def test_every_error_is_counted_and_shown_in_place(tmp_path: Path) -> None:
         tmp_path, "own", CheckedFiles({"own.json": split}, []), None, TRAINING
     )
     assert facts["faults"] == {**dict.fromkeys(ERROR_DESCRIPTIONS, 1), "wrong-offset": 5}
-    assert (facts["totals"]["questions"], facts["totals"]["dropped"]) == (13, 12)
+    assert (facts["totals"]["questions"], facts["totals"]["dropped"]) == (14, 13)
     text = page(tmp_path)
     assert text.count('<article class="example wrong">') == len(ERROR_DESCRIPTIONS) - 1 + 3
     for description in ERROR_DESCRIPTIONS.values():
@@ -102,7 +103,8 @@ def test_each_invalid_answer_is_counted(tmp_path: Path) -> None:
     facts = write_data_report(
         tmp_path, "own", CheckedFiles({"own.json": split}, []), None, TRAINING
     )
-    assert facts["faults"] == {"wrong-offset": 1, "absent": 2, "empty-answer": 1}
+    kinds = ("wrong-offset", "other-characters", "absent", "empty-answer")
+    assert facts["faults"] == dict.fromkeys(kinds, 1)
     assert (facts["totals"]["exact"], facts["totals"]["invalid_answers"]) == (1, 4)
     assert page(tmp_path).count('<article class="example wrong">') == 4
 
@@ -112,7 +114,7 @@ def test_repairs_are_reported(tmp_path: Path) -> None:
     facts = write_data_report(
         tmp_path, "own", CheckedFiles({"own.json": split}, []), None, TRAINING
     )
-    assert (facts["totals"]["repaired"], facts["totals"]["dropped"]) == (7, 5)
+    assert (facts["totals"]["repaired"], facts["totals"]["dropped"]) == (8, 5)
     assert "5 of them repaired" in page(tmp_path)
 
 
