@@ -122,7 +122,7 @@ def _counts(summary: dict[str, Any]) -> Table:
 def _samples(samples: list[AnswerInSentence]) -> Table:
     """Random answers, marked in their sentences."""
     rows = [
-        (question, Text.assemble(before, (answer, "bold reverse"), after))
+        (question, Text.assemble(before, (f"[{answer}]", "bold"), after))
         for question, before, answer, after in samples
     ]
     title = "Random answers: are they where they should be?"

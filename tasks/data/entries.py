@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from tasks.data.format_errors import FormatError, explain, field_error, on_one_line, short_json
-from tasks.data.importers.records import Counts, Record
+from tasks.data.importers.records import Counts, Record, questions_of
 from tasks.data.importers.table import Importer
 from tasks.data.schema import Article, FlatQuestion, InvalidQuestion, Question
 
@@ -70,11 +70,8 @@ class RecordParser:
 
     def _article(self, record: Record, place: str) -> Article:
         """The record as an article, with an InvalidQuestion for each invalid question."""
-        paragraphs = record["paragraphs"]
-        for paragraph in paragraphs if isinstance(paragraphs, list) else ():
-            questions = paragraph.get("qas") if isinstance(paragraph, dict) else None
-            for question in questions if isinstance(questions, list) else ():
-                self._name(question, paragraph)
+        for paragraph, question in questions_of(record):
+            self._name(question, paragraph)
         try:
             return Article.model_validate(record)
         except ValidationError as error:
@@ -97,12 +94,11 @@ class RecordParser:
         self.counts["without answer"] += question.is_impossible
         return FlatEntry(flat.title or "", flat.context, question)
 
-    def _name(self, question: Any, paragraph: Record) -> None:
+    def _name(self, question: Record, paragraph: Record) -> None:
         """Give a question without an id one of its own."""
-        if not isinstance(question, dict) or question.get("id") is not None:
-            return
         context, text = paragraph.get("context"), question.get("question")
-        if isinstance(context, str) and isinstance(text, str):
+        has_texts = isinstance(context, str) and isinstance(text, str)
+        if has_texts and question.get("id") is None:
             named = f"{context}\n{text}".encode(errors="surrogatepass")
             digest = blake2b(named, digest_size=12).hexdigest()
             self._made_ids[digest] += 1

@@ -22,10 +22,6 @@ SHARE, LEAST = 0.9, 5
 MOST_PLACES = 50  # of one text in its context
 
 
-def _code_points(context: str, offset: int) -> int:
-    return offset
-
-
 def _from_utf16(context: str, offset: int) -> int:
     return len(context.encode("utf-16-le")[: 2 * offset].decode("utf-16-le", "ignore"))
 
@@ -81,7 +77,9 @@ CONVENTIONS = (
     Convention("code points with each line end as two", _from_line_ends_as_two),
     Convention("code points after the white space that begins a context", _without_leading_space),
 )
-INCLUSIVE = Convention("code points with an inclusive end", _code_points, inclusive_end=True)
+INCLUSIVE = Convention(
+    "code points with an inclusive end", partial(_shifted, 0), inclusive_end=True
+)
 
 
 def placed(answer: Answer, context: str, convention: Convention | None) -> Answer:
@@ -175,7 +173,8 @@ class OffsetVote:
         if max(count, by_context) < max(LEAST, SHARE * self._answers):
             return None
         if count < by_context:
-            return Convention("code points, shifted in some contexts", _code_points, shifts=agreed)
+            name = "code points, shifted in some contexts"
+            return Convention(name, partial(_shifted, 0), shifts=agreed)
         if isinstance(best, int):
             return Convention(f"code points, shifted by {-best}", partial(_shifted, best))
         return next(c for c in (*CONVENTIONS, INCLUSIVE) if c.name == best)

@@ -1,6 +1,7 @@
 """The SQuAD data model, versions 1.1 and 2.0: articles, paragraphs, questions and answers."""
 
 import re
+from copy import copy
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -42,16 +43,8 @@ def _flag(flag: Any) -> Any:
     return _FLAGS.get(str(flag).lower(), flag) if isinstance(flag, str | int) else flag
 
 
-def _false_for_null(flag: Any) -> Any:
-    return False if (flag := _flag(flag)) is None else flag
-
-
-def _blank_for_null(title: Any) -> Any:
-    return "" if title is None else title
-
-
-def _empty_for_null(answers: Any) -> Any:
-    return [] if answers is None else answers
+def _null_as(value: Any) -> BeforeValidator:
+    return BeforeValidator(lambda given: copy(value) if given is None else given)
 
 
 class Answer(_Record):
@@ -65,7 +58,7 @@ class Answer(_Record):
     end: int | None = None
 
 
-Answers = Annotated[list[Answer], BeforeValidator(_empty_for_null)]
+Answers = Annotated[list[Answer], _null_as([])]
 
 
 class Question(_Record):
@@ -74,7 +67,7 @@ class Question(_Record):
     id: QuestionId
     question: Text
     answers: Answers
-    is_impossible: Annotated[bool, BeforeValidator(_false_for_null)] = False
+    is_impossible: Annotated[bool, _null_as(False), BeforeValidator(_flag)] = False
 
 
 class InvalidQuestion(Question):
@@ -93,7 +86,7 @@ class Paragraph(_Record):
 class Article(_Record):
     """A group of paragraphs; titles may repeat or be missing."""
 
-    title: Annotated[Text, BeforeValidator(_blank_for_null)] = ""
+    title: Annotated[Text, _null_as("")] = ""
     paragraphs: list[Paragraph]
 
 

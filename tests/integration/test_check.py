@@ -28,9 +28,9 @@ def exit_status(source: str = PACKAGED, **data: Any) -> int:
 def shift(articles: list[dict[str, Any]]) -> None:
     for article in articles:
         for paragraph in article["paragraphs"]:
-            for question in paragraph["qas"]:
+            for number, question in enumerate(paragraph["qas"], 1):
                 for answer in question["answers"]:
-                    answer["answer_start"] += 1
+                    answer["answer_start"] += number  # no convention explains these
 
 
 @pytest.fixture
@@ -52,6 +52,9 @@ def test_reports_each_file_and_fails(articles: list[dict[str, Any]], tmp_path: P
     assert f"{folder / 'b.json'}: 200 of 250 questions (80.0%) can't be trained on" in broken.stdout
     assert 'e.g. question "train-005-0-' in broken.stdout
     assert f"{folder / 'c.json'}: not valid JSON (found the end" in broken.stdout
+    assert "Read       a.json: read as SQuAD JSON: 5 articles" in broken.stdout
+    samples = broken.stdout.partition("Random answers")[2].partition("Report")[0]
+    assert samples.count("[") == 10
 
 
 def test_repaired_data_can_be_trained_on(

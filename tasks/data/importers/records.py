@@ -22,3 +22,15 @@ def span(start: Any, end: Any, text: Any = None) -> Record:
 def first_field(record: Record, *names: str) -> Any:
     """The value of the first of these fields that the record has; KeyError if it has none."""
     return record[next((name for name in names if name in record), names[0])]
+
+
+def questions_of(article: Record) -> Iterator[tuple[Record, Record]]:
+    """Each question of an article that may be malformed, with its paragraph."""
+    for paragraph in _objects(article.get("paragraphs")):
+        yield from ((paragraph, question) for question in _objects(paragraph.get("qas")))
+
+
+def _objects(values: Any) -> list[Record]:
+    return (
+        [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
+    )

@@ -5,7 +5,7 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from tasks.data.importers.records import Counts, Record, Records, span
+from tasks.data.importers.records import Counts, Record, Records, questions_of, span
 
 # Haystack's annotation tool: the annotator has said that there is no answer.
 NOT_GIVEN = "NOT_GIVEN"
@@ -19,25 +19,21 @@ def articles_or_rows(record: Record, counts: Counts) -> Records:
     if "paragraphs" not in record:
         yield _row(record)
         return
-    for paragraph in record["paragraphs"] if isinstance(record["paragraphs"], list) else ():
-        if isinstance(paragraph, dict):
-            _mark_unanswerable(paragraph, counts)
+    for paragraph, question in questions_of(record):
+        _mark_unanswerable(question, counts)
+        context = paragraph.get("context")
+        if isinstance(context, str) and context.endswith(CANNOT_ANSWER):
+            paragraph["context"] = context.removesuffix(CANNOT_ANSWER).rstrip()
     yield record
 
 
-def _mark_unanswerable(paragraph: Record, counts: Counts) -> None:
-    """Set is_impossible where a marker in place of an answer says so."""
-    questions = paragraph.get("qas")
-    for question in questions if isinstance(questions, list) else ():
-        answers = question.get("answers") if isinstance(question, dict) else None
-        if not isinstance(answers, list):
-            continue
+def _mark_unanswerable(question: Record, counts: Counts) -> None:
+    """Set is_impossible if a marker in place of an answer says so."""
+    answers = question.get("answers")
+    if isinstance(answers, list) and any(map(_is_marker, answers)):
         given = [answer for answer in answers if not _is_marker(answer)]
-        if len(given) < len(answers):
-            question |= {"answers": given, "is_impossible": not given}
-            counts["without answer"] += not given
-    if isinstance(context := paragraph.get("context"), str) and context.endswith(CANNOT_ANSWER):
-        paragraph["context"] = context.removesuffix(CANNOT_ANSWER).rstrip()
+        question |= {"answers": given, "is_impossible": not given}
+        counts["without answer"] += not given
 
 
 def _is_marker(answer: Any) -> bool:

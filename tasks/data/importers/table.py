@@ -16,6 +16,13 @@ class Importer(NamedTuple):
     convert: Callable[[Record, Counts], Records]
     note: str = ""  # what is not read
 
+    def __reduce__(self) -> tuple[Callable[[str], "Importer"], tuple[str]]:
+        return _named, (self.name,)  # its functions do not travel to other processes
+
+
+def _named(name: str) -> Importer:
+    return next(importer for importer in IMPORTERS if importer.name == name)
+
 
 def _has(*names: str) -> Callable[[Record], bool]:
     return lambda record: all(name in record for name in names)

@@ -19,7 +19,7 @@ import pytest
 import tasks.inference.answer_files as answer_files_module
 from infra.errors import UserError
 from infra.settings import settings
-from tasks.inference.answer_files import answer_files
+from tasks.inference.answer_files import answer_files, read_questions
 from tasks.inference.predictor import Predictor
 from tests.factories.logged_models import CONTEXT, save_untrained_model
 
@@ -85,6 +85,16 @@ def test_every_format_is_read_without_answers(
     rows = answer(squad, lines, table)
     assert [(row["id"], row["error"]) for row in rows] == [("a", ""), ("b", ""), ("c", "")]
     assert len({(row["answer"], row["probability"]) for row in rows}) == 1
+
+
+def test_tasks_without_annotation_are_read(tmp_path: Path) -> None:
+    """Those that were cancelled, too: training leaves them out, but they can be answered."""
+    cancelled = {"was_cancelled": True, "result": []}
+    data = {"text": CONTEXT, "question": "What?"}
+    tasks = [{"id": 1, "data": data}, {"id": 2, "data": data, "annotations": [cancelled]}]
+    (tmp_path / "tasks.json").write_text(json.dumps(tasks))
+    asked = read_questions([tmp_path / "tasks.json"])
+    assert [(item.id, [*item.titles]) for item in asked] == [("1", [CONTEXT]), ("2", [CONTEXT])]
 
 
 def test_contexts_of_a_question_are_one_row(

@@ -1,6 +1,7 @@
 """Every importer: a file of 200 questions, with a twentieth of each defect."""
 
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from infra.errors import UserError
-from tasks.data.importers.table import parse_columns
+from tasks.data.importers.table import IMPORTERS, SQUAD, parse_columns
 from tasks.data.ingest import ingest_file
-from tests.factories.question_formats import FORMATS, WITHOUT_TEXT, Asked, questions
+from tasks.data.readers import read_shards
+from tests.factories.question_formats import (
+    FORMATS,
+    WITHOUT_TEXT,
+    Asked,
+    questions,
+    squad,
+)
 
 EMOJI = 20  # every so many contexts have one, and so do the two questions about each
 
@@ -179,6 +187,16 @@ def test_malformed_record_gives_a_sentence(tmp_path: Path, kind: str) -> None:
         (tmp_path / "own.json").write_bytes(encode(content))
         with pytest.raises(UserError, match=r"own\.json: \w+ [23]"):
             ingest_file(tmp_path, tmp_path / "own.json")
+
+
+def test_shards_travel_to_other_processes(tmp_path: Path) -> None:
+    file = tmp_path / "own.json"
+    file.write_bytes(json.dumps(squad(questions())).encode())
+    (shard,) = read_shards(file)
+    sent = pickle.loads(pickle.dumps(shard))
+    assert sent.importer is SQUAD
+    assert list(sent.entries()) == list(shard.entries())
+    assert all(pickle.loads(pickle.dumps(importer)) is importer for importer in IMPORTERS)
 
 
 def test_unknown_columns_are_refused() -> None:
