@@ -14,6 +14,7 @@ from infra.artifacts.stage import Output
 from infra.errors import UserError
 from infra.files import READ_PROGRESS
 from infra.reporting.progress_reporter import showing_read_progress
+from infra.run_logger import logger
 from tasks.data.ingested import Portion, articles_with_questions
 from tasks.data.splits import Exclusions, Shares, has_validation
 from tasks.stages import ingest_stage, split_stage
@@ -115,6 +116,6 @@ def ingest_each(
 def _ingested(file: Path, data: DataParameters) -> Output:
     output = ingest_stage(file, data.repair, data.max_rejected, data.columns)
     for sentence in output.facts["read_as"]:  # also of a file that was ingested before
-        get_run_logger().info("%s: %s", file.name, sentence)
+        logger().info("%s: %s", file.name, sentence)
     READ_PROGRESS.get()(file, 1.0)  # a cache hit counts as read, too
     return output

@@ -24,7 +24,7 @@ PLACEHOLDERS = ("…", "<", "COMMAND", "QUESTION", "FILE")
 """A command that contains one of these is not complete, so it is not parsed."""
 MENTIONS = ("bidaflow ask", "bidaflow diff", "bidaflow promote")
 """The text names these commands without the arguments that they require."""
-TRAINED_SETS = ("support", "wiki", "medquad")
+TRAINED_SETS = ("support", "wiki", "medquad", "general")
 """The sets of word vectors that the text trains and then names."""
 OPTIONS_OF_MLFLOW = {"--allowed-hosts", "--no-serve-artifacts"}
 PAGES = [

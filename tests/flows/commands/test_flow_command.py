@@ -321,7 +321,7 @@ def help_lines() -> list[str]:
 def test_form_and_help_list_the_same_fields() -> None:
     options = {line.split()[0] for line in help_lines() if line.startswith("--")}
     assert options == {flag for flag, field in form().items() if "group" not in field}
-    assert len(options) == 40
+    assert len(options) == 41
 
 
 def test_form_and_help_have_the_same_words() -> None:

@@ -115,12 +115,14 @@ def test_missing_data_is_rejected(tmp_path: Path, log: list[str]) -> None:
 
 def test_stage_error_becomes_the_flow_error(tmp_path: Path, root: Path, log: list[str]) -> None:
     question = {"question": "What?", "answers": [{"text": "mill", "answer_start": 4}]}
-    article = {"title": "Mills", "paragraphs": [{"context": "The mill.", "qas": [question]}]}
+    article = {"title": "Mills", "paragraphs": [{"qas": [question]}]}
     broken = tmp_path / "broken.json"
     broken.write_text(json.dumps({"data": [article]}))
     state = ingest_path(broken)
     assert state.message and state.message.startswith(REFUSED_FLOW)
-    assert all(part in exit_code(state) for part in (str(broken), "Mills", "question 1", '"id"'))
+    assert all(
+        part in exit_code(state) for part in (str(broken), "Mills", "paragraph 1", '"context"')
+    )
     assert not any("Traceback" in line for line in log)
     assert not list((root / "stages" / "ingest").iterdir())
 

@@ -218,7 +218,7 @@ def test_killed_preparation_leaves_no_process(tmp_path: Path) -> None:
         ),
         ("a.txt", b"\xfe\xff\0a\0b", r"a\.txt is encoded in UTF-16"),
         ("a.txt", "one\nzwölf".encode("latin-1"), r"a\.txt, line 2: not UTF-8"),
-        ("a.txt.gz", b"no gzip at all", r"a\.txt\.gz can't be read"),
+        ("a.txt.gz", b"\x1f\x8bno gzip", r"a\.txt\.gz can't be read"),
         ("a.parquet", b"no parquet", r"a\.parquet can't be read as Parquet"),
     ],
 )
