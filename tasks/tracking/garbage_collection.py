@@ -157,14 +157,25 @@ def prune(uri: str, checkpoints: bool = False) -> list[Garbage]:
 
 def erase_deleted(uri: str) -> None:
     """Erase the runs, models and experiments that were deleted in a local database KEPT_DAYS ago,
-    with their files."""
+    with their files.
+
+    Raises:
+        UserError: MLflow can't erase them; the message has its last words.
+    """
     client_of(uri)  # corrects the locations of a database that was moved or copied
     collect = [sys.executable, "-m", "mlflow", "gc", "--older-than", f"{KEPT_DAYS}d"]
-    subprocess.run(
+    done = subprocess.run(
         [*collect, "--backend-store-uri", uri, "--tracking-uri", uri],
-        check=True,
+        check=False,
         capture_output=True,
+        text=True,
     )
+    if done.returncode:
+        reason = (done.stderr.splitlines() or [f"exit status {done.returncode}"])[-1]
+        raise UserError(
+            f"MLflow could not erase what was deleted in it ({reason}). The rest is removed; run "
+            "bidaflow prune --yes again."
+        )
 
 
 def _unreferenced(

@@ -21,7 +21,7 @@ from infra.artifacts.stage import Stage
 from infra.errors import UserError
 from infra.settings import CHECKOUT, settings
 from tasks.tracking import garbage_collection, model_logging, registry, runs
-from tasks.tracking.garbage_collection import find_garbage, prune, retire
+from tasks.tracking.garbage_collection import erase_deleted, find_garbage, prune, retire
 from tasks.tracking.lineage import recorded_runs
 from tests.factories.logged_models import save_untrained_model
 from tests.factories.stages import Trained, counting, in_flow, reading, train, trained
@@ -345,6 +345,12 @@ def test_next_retention_completes_a_killed_one(
             retire(uri, EXPERIMENT, keep=1)
     retire(uri, EXPERIMENT, keep=1)
     assert {run.name for run in recorded_runs(uri)} == {"flow-1", "variant-1"}
+
+
+def test_failure_of_mlflow_to_erase_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "false")
+    with pytest.raises(UserError, match=r"could not erase .* \(exit status 1\)\. The rest is"):
+        erase_deleted(settings().tracking_uri)
 
 
 def test_deleted_runs_are_erased_after_days(
