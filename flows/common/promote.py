@@ -62,10 +62,8 @@ class PromotionResult:
         sentence = verdict(self.challenger, self.decision)
         if self.decision.overall is None:
             return sentence
-        compared, among = (
-            self.decision.overall.questions,
-            f"{self.questions} {self.split} questions",
-        )
+        compared = self.decision.overall.questions
+        among = f"{self.questions} {self.split} questions"
         if compared == self.questions:
             return f"{sentence} Compared on {among}."
         return (

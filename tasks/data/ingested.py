@@ -301,8 +301,9 @@ def shared_ids(portions: Sequence[Contexts]) -> IntArray:
 
     Raises UserError if two files share a question about the same context; the message names both.
     """
-    folders = [contexts.portion.folder for contexts in portions]
-    shared = _repeated([_id_digests(folder) for folder in folders])
+    if len(portions) < 2:
+        return np.array([], dtype=np.uint64)
+    shared = _repeated([_id_digests(contexts.portion.folder) for contexts in portions])
     if len(shared):
         digests = [_question_digests(contexts, shared) for contexts in portions]
         for digest in _repeated(digests)[:1]:
