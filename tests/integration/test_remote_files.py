@@ -95,32 +95,32 @@ def test_secrets_are_sent_but_never_stored_or_logged(
 ) -> None:
     caplog.set_level("DEBUG", "httpx")
     served.faults = ["status 503"]
-    with_password = served.url.replace("//", "//me:hidden@")
-    file = fetched_training_file(f"{with_password}?token=hidden")
+    with_password = served.url.replace("//", "//me:sw0rdfish@")
+    file = fetched_training_file(f"{with_password}?token=sw0rdfish")
     assert file.read_bytes() == served.content
-    assert {request["path"] for request in served.requests} == {"/made.json?token=hidden"}
-    credentials = base64.b64encode(b"me:hidden").decode()
+    assert {request["path"] for request in served.requests} == {"/made.json?token=sw0rdfish"}
+    credentials = base64.b64encode(b"me:sw0rdfish").decode()
     assert {r["Authorization"] for r in served.requests} == {f"Basic {credentials}"}
-    assert "hidden" not in caplog.text and "token=***" in caplog.text
+    assert "sw0rdfish" not in caplog.text and "token=***" in caplog.text
     written = [path for path in root.rglob("*") if path.is_file()]
-    assert not [path for path in written if b"hidden" in path.read_bytes()]
+    assert not [path for path in written if b"sw0rdfish" in path.read_bytes()]
     address = read_manifest(file.parent)["inputs"]["source"]["url"]
     assert address == served.url.replace("//", "//***@") + "?token=***"
 
 
 @web
 def test_new_token_does_not_fetch_the_file_again(served: Served) -> None:
-    first = fetched_training_file(f"{served.url}?token=hidden1")
-    assert fetched_training_file(f"{served.url}?token=hidden2") == first
+    first = fetched_training_file(f"{served.url}?token=sw0rdfish1")
+    assert fetched_training_file(f"{served.url}?token=sw0rdfish2") == first
 
 
 @web
-@pytest.mark.parametrize("fault", ["status 404", "to ftp://me:hidden@example.org/?sig=hidden"])
+@pytest.mark.parametrize("fault", ["status 404", "to ftp://me:sw0rdfish@example.org/?sig=sw0rdfish"])
 def test_secrets_of_a_url_are_masked_in_errors(fault: str, served: Served) -> None:
     served.faults = [fault]
     with pytest.raises(UserError, match=r"\*\*\*") as caught:
-        fetched_training_file(served.url.replace("//", "//me:hidden@") + "?token=hidden")
-    assert "hidden" not in str(caught.value)
+        fetched_training_file(served.url.replace("//", "//me:sw0rdfish@") + "?token=sw0rdfish")
+    assert "sw0rdfish" not in str(caught.value)
 
 
 @web
@@ -135,9 +135,9 @@ def test_key_may_be_the_name_of_the_content() -> None:
     def dump(query: str) -> dict[str, Any]:
         return Source(url=f"https://h/a?{query}", name="a.json", version="1").model_dump()
 
-    assert dump("token=hidden1") == dump("token=hidden2")
-    assert dump("key=hidden1") != dump("key=hidden2")
-    assert "hidden" not in str(dump("key=hidden1"))
+    assert dump("token=sw0rdfish1") == dump("token=sw0rdfish2")
+    assert dump("key=sw0rdfish1") != dump("key=sw0rdfish2")
+    assert "sw0rdfish" not in str(dump("key=sw0rdfish1"))
 
 
 # Objects
@@ -276,10 +276,10 @@ def test_changed_object_is_fetched_again(tmp_path: Path) -> None:
         ("s3://bucket/nothing", r"^No files found at .*nothing.* Check the URI\.$"),
         ("s3://bucket/months/*.xml", "No files found"),
         ("ftp://example.org/a.json", "Unrecognized filesystem type"),
-        ("s3://key:hidden@bucket/a.json", "contains a password"),
+        ("s3://key:sw0rdfish@bucket/a.json", "contains a password"),
     ],
 )
 def test_store_errors_hide_secrets(uri: str, message: str, store: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         find_remote_files(uri + store)
-    assert "hidden" not in str(caught.value)
+    assert "sw0rdfish" not in str(caught.value)
