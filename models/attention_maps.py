@@ -7,6 +7,7 @@ from torch import Tensor
 
 from models.batching import Batch
 from models.bidaf import BiDAF
+from models.modules.mask import Mask
 from models.modules.self_attention import ResidualSelfAttention
 
 
@@ -30,16 +31,16 @@ def attention_weights(model: BiDAF, batch: Batch) -> AttentionWeights:
     model.eval()
     read = _, _, context_mask, question_mask = model.read(batch)
     to_question, to_context = model.attention.weights(*read)
-    rows = context_mask.unsqueeze(2)
+    rows = context_mask.real.unsqueeze(2)
     if model.config.query_to_context == "starter":
-        to_context = to_context * question_mask.unsqueeze(2)
+        to_context = to_context * question_mask.real.unsqueeze(2)
     self_attention = _self_attention(model, model.attention(*read), context_mask)
     if self_attention is not None:
         self_attention = self_attention * rows
     return AttentionWeights(to_question * rows, to_context, self_attention)
 
 
-def _self_attention(model: BiDAF, attention: Tensor, mask: Tensor) -> Tensor | None:
+def _self_attention(model: BiDAF, attention: Tensor, mask: Mask) -> Tensor | None:
     """G (B, T, 8d), (B, T) -> (B, T, T)"""
     if model.matching is not None:
         return model.matching.weights(attention, mask)

@@ -1,7 +1,7 @@
 """Ragged integer arrays, and the padded batches that are built from them."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from models.arrays import IntArray
 from models.configs.variant import TrainingConfig
@@ -52,6 +52,11 @@ class Ragged:
     def lengths(self) -> IntArray:
         """Length of each row: (rows,)"""
         return np.diff(self.offsets)
+
+    def behind_null(self) -> "Ragged":
+        """The rows, each behind the null token."""
+        values = np.insert(self.values, self.offsets[:-1], NULL)
+        return Ragged(values, self.offsets + np.arange(len(self.offsets)))
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,7 @@ class Batch:
     context: Tensor  # (B, T) int64
     question: Tensor  # (B, J) int64
     type_words: Tensor  # (U,) int64
-    type_characters: Tensor  # (U, C) int64
+    type_characters: Tensor  # (U, C) int32 or int64
     start: Tensor  # (B,) int64; 0 = no answer, -1 = no target
     end: Tensor  # (B,) int64
     context_layers: Tensor | None = None  # (B, T, layers, size), zeros at null and padding
@@ -147,41 +152,44 @@ def _look_up(values: Tensor, indices: Tensor) -> Tensor:
 
 
 class _RaggedTensor:
-    """Ragged rows on a device, followed by one padding value for all positions past a row's end."""
+    """Ragged rows whose values are on a device, followed by one padding value for all positions
+    past a row's end."""
 
     def __init__(self, ragged: Ragged, device: torch.device) -> None:
+        self.offsets = ragged.offsets
         values = np.append(ragged.values, ragged.values.dtype.type(PADDING))
         self.values = torch.from_numpy(values).to(device)
-        self.first = torch.from_numpy(ragged.offsets[:-1].astype(np.int64)).to(device)
-        self.lengths = torch.from_numpy(ragged.lengths.astype(np.int64)).to(device)
 
-    def padded(self, rows: Tensor, width: int) -> Tensor:
-        """Rows (n,) as (n, width) int64, padded with zeros at the end."""
-        columns = torch.arange(width, device=rows.device)
-        positions = self.first[rows].unsqueeze(1) + columns
-        positions.masked_fill_(columns >= self.lengths[rows].unsqueeze(1), len(self.values) - 1)
-        return _look_up(self.values, positions).long()
+    def bounds(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """The positions of the rows' first values, and those after their last ones: (n,) each."""
+        return self.offsets[rows], self.offsets[rows + 1]
+
+    def padded(self, bounds: Sequence[Tensor], width: int) -> Tensor:
+        """Rows with these bounds, (n,) each, as (n, width), padded with zeros at the end."""
+        first, end = bounds
+        positions = first.unsqueeze(1) + torch.arange(width, device=first.device)
+        positions.masked_fill_(positions >= end.unsqueeze(1), len(self.values) - 1)
+        return _look_up(self.values, positions)
 
 
 class ResidentExamples:
     """Examples and their types on a device, where padded batches are gathered.
 
-    The host keeps a copy and determines the rows, the widths and the distinct types of a batch.
-    Only these are sent to the device, and no transfer blocks the host.
+    The host keeps a copy and determines the bounds of the rows, the widths and the distinct types
+    of a batch. Only these are sent to the device, and no transfer blocks the host.
     """
 
     def __init__(
         self, examples: Examples, types: Types, max_characters: int, device: torch.device
     ) -> None:
-        self.examples, self.device = examples, device
-        self.contexts = _RaggedTensor(examples.contexts, device)
-        self.questions = _RaggedTensor(examples.questions, device)
+        self.examples, self.words, self.device = examples, types.words, device
+        self.contexts = _RaggedTensor(examples.contexts.behind_null(), device)
+        self.questions = _RaggedTensor(examples.questions.behind_null(), device)
         self.characters = _RaggedTensor(types.characters, device)
-        self.words = self._send(types.words)
-        self.context_of = self._send(examples.context_of)
-        self.start = target_positions(examples.span_start, examples.impossible).to(device)
-        self.end = target_positions(examples.span_end, examples.impossible).to(device)
-        self.local = torch.zeros_like(self.words)  # row of each type in the latest batch
+        self.start = target_positions(examples.span_start, examples.impossible).numpy()
+        self.end = target_positions(examples.span_end, examples.impossible).numpy()
+        # Row of each type in the latest batch
+        self.local = torch.zeros(len(types.words), dtype=torch.int64, device=device)
         self._character_lengths = np.minimum(types.characters.lengths, max_characters)
         self._is_used = np.zeros(len(types.words), dtype=bool)
 
@@ -190,19 +198,27 @@ class ResidentExamples:
         context_rows = self.examples.context_of[rows]
         distinct = self._distinct_types(rows, context_rows)
         width = int(self._character_lengths[distinct].max())
-        types, row_indices = self._send(distinct), self._send(rows)
+        types, words, *characters = self._send(
+            [distinct, self.words[distinct], *self.characters.bounds(distinct)]
+        )
+        start, end, *bounds = self._send(
+            [
+                self.start[rows],
+                self.end[rows],
+                *self.contexts.bounds(context_rows),
+                *self.questions.bounds(rows),
+            ]
+        )
         self.local[types] = torch.arange(len(distinct), device=self.device)
         context_width = padded_width(self.examples.contexts.lengths[context_rows], CONTEXT_STEP)
         question_width = padded_width(self.examples.questions.lengths[rows], QUESTION_STEP)
-        context = self.contexts.padded(self.context_of[row_indices], context_width - 1)
-        question = self.questions.padded(row_indices, question_width - 1)
         return Batch(
-            context=_look_up(self.local, nn.functional.pad(context, (1, 0), value=NULL)),
-            question=_look_up(self.local, nn.functional.pad(question, (1, 0), value=NULL)),
-            type_words=self.words[types],
-            type_characters=self.characters.padded(types, width),
-            start=self.start[row_indices],
-            end=self.end[row_indices],
+            context=_look_up(self.local, self.contexts.padded(bounds[:2], context_width)),
+            question=_look_up(self.local, self.questions.padded(bounds[2:], question_width)),
+            type_words=words,
+            type_characters=self.characters.padded(characters, width),
+            start=start,
+            end=end,
             context_layers=self._layers(
                 self.examples.context_layers,
                 context_rows,
@@ -234,8 +250,10 @@ class ResidentExamples:
         self._is_used[distinct] = False
         return distinct
 
-    def _send(self, indices: IntArray) -> Tensor:
-        return self._to_device(torch.from_numpy(indices.astype(np.int64)))
+    def _send(self, arrays: list[IntArray]) -> tuple[Tensor, ...]:
+        """Arrays of one length as int64 tensors on the device, by one transfer."""
+        together = np.stack(arrays).astype(np.int64)
+        return self._to_device(torch.from_numpy(together)).unbind()
 
     def _to_device(self, tensor: Tensor) -> Tensor:
         if self.device.type == "cuda":

@@ -8,6 +8,7 @@ from models.configs.variant import ModelConfig
 from models.modules.attention import AttentionFlow
 from models.modules.layer_mix import LayerMix
 from models.modules.layers import Dropouts, draw_weights
+from models.modules.mask import Mask
 from models.modules.output import ChainedOutput, SpanOutput
 from models.modules.rnn import Encoder
 from models.modules.self_attention import ResidualSelfAttention, SelfMatching
@@ -78,11 +79,11 @@ class BiDAF(nn.Module):
         """Number of characters that the model reads of a word."""
         return self.config.characters.max_characters if self.config.characters else 1
 
-    def read(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def read(self, batch: Batch) -> tuple[Tensor, Tensor, Mask, Mask]:
         """H (B, T, 2d), U (B, J, 2d) and the masks of their real tokens, (B, T) and (B, J). With
         contextual vectors at the encoder's output, H and U are wider by their size."""
-        context_mask = batch.context != PADDING  # (B, T)
-        question_mask = batch.question != PADDING  # (B, J)
+        context_mask = Mask(batch.context != PADDING)  # (B, T)
+        question_mask = Mask(batch.question != PADDING)  # (B, J)
         # 1. Character embedding and 2. word embedding, once per distinct type of the batch
         types = self.words.embed_types(batch)  # (U, size of word vector and filters)
         # The highway network combines both for each token; then 3. contextual embedding
@@ -94,7 +95,7 @@ class BiDAF(nn.Module):
         )  # U: (B, J, 2d)
         return context, question, context_mask, question_mask
 
-    def _encode(self, x: Tensor, layers: Tensor | None, mask: Tensor) -> Tensor:
+    def _encode(self, x: Tensor, layers: Tensor | None, mask: Mask) -> Tensor:
         """(B, N, size), (B, N, layers, size), (B, N) -> (B, N, 2d), with contextual vectors at
         the configured places"""
         x = self._with_contextual("input", x, layers)
@@ -105,12 +106,12 @@ class BiDAF(nn.Module):
             return x
         return torch.cat([x, self.mixes[place](layers).to(x.dtype)], 2)
 
-    def mix_penalty(self) -> Tensor:
-        """λ·Σ‖w‖² over the mixes (Peters et al., 2018, section 3.3); 0 without contextual
+    def mix_penalty(self) -> Tensor | None:
+        """λ·Σ‖w‖² over the mixes (Peters et al., 2018, section 3.3); None without contextual
         vectors."""
         contextual = self.config.contextual
         if contextual is None:
-            return torch.zeros((), device=self.words.word_vectors.device)
+            return None
         parameters = self.mixes.named_parameters()
         weights = torch.cat([p for name, p in parameters if name.endswith(".weights")])
         return contextual.l2 * weights.square().sum()

@@ -171,8 +171,9 @@ class Trainer:
             start, end = self.wrapped(batch)
         # Workers' gradients are averaged; sum · world size / global batch gives the global mean.
         loss = span_nll(start.float(), end.float(), batch.start, batch.end).sum() * weight
+        penalty = self.model.mix_penalty()
         self.optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss + self.model.mix_penalty())
+        torch.autograd.backward(loss if penalty is None else loss + penalty)
         if self.config.clip_norm:
             nn.utils.clip_grad_norm_(
                 self.averages.live.values(), self.config.clip_norm, foreach=True
@@ -180,13 +181,14 @@ class Trainer:
         self.optimizer.step()
         self.averages.update(self.step)
         self.step += 1
-        self._unread.append(loss.detach() / self.world_size)
+        self._unread.append(loss.detach())
 
     def _read(self, batches: Sequence[IntArray]) -> Reading:
         """Exchange the losses since the last reading and the first worker's clock, for all
         workers."""
         clock = torch.tensor([self.seconds if self.rank == 0 else 0.0], dtype=torch.float64)
-        totals = torch.cat([torch.stack(self._unread).double(), clock.to(self.device)])
+        losses = torch.stack(self._unread).double() / self.world_size
+        totals = torch.cat([losses, clock.to(self.device)])
         self.all_reduce(totals)
         *nlls, seconds = totals.tolist()
         self._unread.clear()

@@ -19,6 +19,7 @@ from models.configs.variant import ModelConfig
 from models.modules.attention import AttentionFlow
 from models.modules.char_cnn import CharacterCNN
 from models.modules.layers import Highway
+from models.modules.mask import Mask
 
 DROPOUT = 0.2
 
@@ -93,7 +94,7 @@ class ReferenceBiDAF(nn.Module):
         context_mask, question_mask = batch.context != PADDING, batch.question != PADDING
         context = self.encoder(self.words(batch, batch.context), context_mask)
         question = self.encoder(self.words(batch, batch.question), question_mask)
-        attention = self.attention(context, question, context_mask, question_mask)
+        attention = self.attention(context, question, Mask(context_mask), Mask(question_mask))
         modeling = self.modeling(attention, context_mask)
         end_states = self.end_encoder(modeling, context_mask)
         start = self.start(torch.cat([attention, modeling], 2)).squeeze(2)

@@ -15,7 +15,8 @@ from models.language_model.character_encoder import CharacterEncoder
 from models.language_model.characters import border_ids, encode_words
 from models.language_model.config import BiLMConfig
 from models.language_model.lstm import StackedLSTM, State
-from models.modules.rnn import reversal_index, reverse_sequences
+from models.modules.mask import Mask
+from models.modules.rnn import reverse_sequences
 
 States = tuple[list[State], list[State]]  # of the forward and of the backward LSTMs
 
@@ -42,7 +43,7 @@ class BiLM(nn.Module):
         The states are those of the sentences' ends only if all sentences have the same length.
         """
         x = self.encoder(batch.characters)[batch.tokens]
-        index = reversal_index(batch.mask)
+        index = Mask(batch.mask).reversal
         ahead, ahead_states = self.ahead(x, states[0])
         reverse, back_states = self.back(reverse_sequences(x, index), states[1])
         back = [reverse_sequences(output, index) for output in reverse]

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from models.configs.variant import QueryToContext
 from models.modules.layers import MASKED, masked_softmax
+from models.modules.mask import Mask
 
 
 class TrilinearSimilarity(nn.Module):
@@ -46,7 +47,7 @@ class AttentionFlow(nn.Module):
         nn.init.constant_(self.similarity.product_weight, 2 / math.sqrt(size))
 
     def weights(
-        self, context: Tensor, question: Tensor, context_mask: Tensor, question_mask: Tensor
+        self, context: Tensor, question: Tensor, context_mask: Mask, question_mask: Mask
     ) -> tuple[Tensor, Tensor]:
         """Attention weights of H (B, T, size) and U (B, J, size).
 
@@ -55,14 +56,16 @@ class AttentionFlow(nn.Module):
         (B, J, T) in the starter's.
         """
         s = self.similarity(self.dropout(context), self.dropout(question))
-        over_question = masked_softmax(s, question_mask.unsqueeze(1), 2)
+        of_tokens = s.masked_fill(question_mask.padding.unsqueeze(1), MASKED)
+        over_question = torch.softmax(of_tokens, 2)
         if self.query_to_context == "max":
-            best = s.masked_fill(~question_mask.unsqueeze(1), MASKED).amax(2)  # (B, T)
-            return over_question, masked_softmax(best, context_mask, 1).unsqueeze(1)
-        return over_question, masked_softmax(s, context_mask.unsqueeze(2), 1).transpose(1, 2)
+            best = of_tokens.amax(2)  # (B, T)
+            return over_question, masked_softmax(best, context_mask.padding, 1).unsqueeze(1)
+        over_context = masked_softmax(s, context_mask.padding.unsqueeze(2), 1)
+        return over_question, over_context.transpose(1, 2)
 
     def forward(
-        self, context: Tensor, question: Tensor, context_mask: Tensor, question_mask: Tensor
+        self, context: Tensor, question: Tensor, context_mask: Mask, question_mask: Mask
     ) -> Tensor:
         """H (B, T, size), U (B, J, size) -> G = [h; ũ; h∘ũ; h∘h̃] (B, T, 4·size)"""
         over_question, over_context = self.weights(context, question, context_mask, question_mask)

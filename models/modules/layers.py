@@ -1,6 +1,6 @@
 """Building blocks of other layers, and their initial weights.
 
-Masks are True at real tokens; padding changes no result.
+Padding changes no result.
 """
 
 import torch
@@ -12,9 +12,9 @@ from models.configs.variant import ModelConfig
 MASKED = -1e30
 
 
-def masked_softmax(logits: Tensor, mask: Tensor, dim: int) -> Tensor:
-    """Softmax over the positions where `mask` is True; the others get exactly 0."""
-    return torch.softmax(logits.masked_fill(~mask, MASKED), dim)
+def masked_softmax(logits: Tensor, padding: Tensor, dim: int) -> Tensor:
+    """Softmax over the positions where `padding` is False; the others get exactly 0."""
+    return torch.softmax(logits.masked_fill(padding, MASKED), dim)
 
 
 class Highway(nn.Module):

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from models.configs.variant import ModelConfig
 from models.modules.layers import MASKED, Dropouts, masked_softmax
+from models.modules.mask import Mask
 from models.modules.rnn import BidirectionalRNN, Encoder
 
 
@@ -28,21 +29,21 @@ class SpanOutput(nn.Module):
         self.end_attention = nn.Linear(attention_size, 1)
         self.end_modeling = nn.Linear(width, 1)
 
-    def forward(self, attention: Tensor, modeling: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, attention: Tensor, modeling: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
         """G (B, T, attention_size), M (B, T, 2d) -> start and end logits, (B, T) each"""
         drop = self.dropout
         start = self.start_attention(drop(attention)) + self.start_modeling(drop(modeling))
-        start = start.squeeze(2).masked_fill(~mask, MASKED)
+        start = start.squeeze(2).masked_fill(mask.padding, MASKED)
         if self.conditioned:
             modeling = _condition_on_start(attention, modeling, start, mask)
         end_states = self.encoder(modeling, mask)
         end = self.end_attention(drop(attention)) + self.end_modeling(drop(end_states))
-        return start, end.squeeze(2).masked_fill(~mask, MASKED)
+        return start, end.squeeze(2).masked_fill(mask.padding, MASKED)
 
 
-def _condition_on_start(attention: Tensor, modeling: Tensor, start: Tensor, mask: Tensor) -> Tensor:
+def _condition_on_start(attention: Tensor, modeling: Tensor, start: Tensor, mask: Mask) -> Tensor:
     """[G; M; a¹; M∘a¹] (B, T, attention_size + 6d)"""
-    start_probabilities = masked_softmax(start, mask, 1).unsqueeze(1)  # (B, 1, T)
+    start_probabilities = masked_softmax(start, mask.padding, 1).unsqueeze(1)  # (B, 1, T)
     attended = (start_probabilities @ modeling).expand_as(modeling)
     return torch.cat([attention, modeling, attended, modeling * attended], 2)
 
@@ -60,12 +61,12 @@ class ChainedOutput(nn.Module):
         self.start = nn.Linear(width, 1)
         self.end = nn.Linear(width, 1)
 
-    def forward(self, attention: Tensor, modeling: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, attention: Tensor, modeling: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
         """M (B, T, 2d) -> start and end logits, (B, T) each; G is not used"""
         modeling = self.dropout(modeling)
         first = self.start_encoder(modeling, mask)
         last = self.end_encoder(torch.cat([modeling, first], 2), mask)
         return (
-            self.start(first).squeeze(2).masked_fill(~mask, MASKED),
-            self.end(last).squeeze(2).masked_fill(~mask, MASKED),
+            self.start(first).squeeze(2).masked_fill(mask.padding, MASKED),
+            self.end(last).squeeze(2).masked_fill(mask.padding, MASKED),
         )

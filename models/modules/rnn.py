@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from models.configs.variant import ModelConfig
 from models.modules.layers import Dropouts
+from models.modules.mask import Mask
 
 
 class _ReverseWithinLengths(torch.autograd.Function):
@@ -30,20 +31,10 @@ def _steps_at(x: Tensor, index: Tensor) -> Tensor:
 
 
 def reverse_sequences(x: Tensor, index: Tensor) -> Tensor:
-    """x (B, N, size) with each row reversed within its length; `index` (B·N,) comes from
-    `reversal_index`."""
+    """x (B, N, size) with each row reversed within its length; `index` (B·N,) is a
+    `Mask.reversal`."""
     out: Tensor = _ReverseWithinLengths.apply(x, index)  # type: ignore[no-untyped-call]
     return out
-
-
-def reversal_index(mask: Tensor) -> Tensor:
-    """(B, N) mask, real tokens first -> (B·N,): each step's position among the steps of all rows
-    after every row's real tokens are reversed; padding stays in place."""
-    rows, steps = mask.shape
-    positions = torch.arange(steps, device=mask.device).expand_as(mask)
-    lengths = mask.sum(1, keepdim=True)
-    within = torch.where(mask, lengths - 1 - positions, positions)
-    return (within + steps * torch.arange(rows, device=mask.device).unsqueeze(1)).flatten()
 
 
 class BidirectionalRNN(nn.Module):
@@ -60,13 +51,12 @@ class BidirectionalRNN(nn.Module):
         self.ahead = cell(input_size, config.hidden_size, batch_first=True)
         self.back = cell(input_size, config.hidden_size, batch_first=True)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Mask) -> Tensor:
         """(B, N, input_size), (B, N) -> (B, N, 2d), zeros at padding"""
-        index = reversal_index(mask)
         ahead, _ = run_layer(self.ahead, x)
-        back, _ = run_layer(self.back, reverse_sequences(x, index))
-        back = reverse_sequences(back, index)
-        return torch.cat([ahead, back], 2) * mask.unsqueeze(2)
+        back, _ = run_layer(self.back, reverse_sequences(x, mask.reversal))
+        back = reverse_sequences(back, mask.reversal)
+        return torch.cat([ahead, back], 2) * mask.real.unsqueeze(2)
 
 
 def run_layer(layer: nn.Module, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
@@ -79,11 +69,19 @@ def run_layer(layer: nn.Module, x: Tensor, state: Any = None) -> tuple[Tensor, A
     autocasts = torch.is_autocast_enabled(x.device.type)
     if autocasts and not has_bfloat16:
         with torch.autocast(x.device.type, enabled=False):
-            outputs: tuple[Tensor, Any] = layer(x.float(), state)
+            outputs = _run(layer, x.float(), state)
     elif autocasts and _is_odd_lstm(layer) and state is None:
         outputs = run_even_lstm(layer, x)
     else:
-        outputs = layer(x, state)
+        outputs = _run(layer, x, state)
+    return outputs
+
+
+def _run(layer: nn.Module, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+    if state is None and isinstance(layer, nn.LSTM):
+        zeros = x.new_zeros(1, len(x), layer.hidden_size)
+        state = zeros, zeros  # once, where PyTorch fills two tensors
+    outputs: tuple[Tensor, Any] = layer(x, state)
     return outputs
 
 
@@ -138,7 +136,7 @@ class Encoder(nn.Module):
         dropouts = Dropouts(config)
         self.before, self.between, self.behind = dropouts.before, dropouts.between, dropouts.behind
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Mask) -> Tensor:
         """(B, N, input_size), (B, N) -> (B, N, 2d)"""
         x = self.layers[0](self.before(x), mask)
         for layer in self.layers[1:]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from models.configs.variant import ModelConfig
 from models.modules.attention import TrilinearSimilarity
 from models.modules.layers import MASKED, masked_softmax
+from models.modules.mask import Mask
 from models.modules.rnn import Encoder
 
 # Elements of the (B, T, J, size) tensor held in memory at a time; on a CPU, they fit its cache.
@@ -148,11 +149,11 @@ class SelfMatching(nn.Module):
         self.similarity = _similarity(config, size)
         self.encoder = Encoder(config, 2 * size, 1)
 
-    def weights(self, p: Tensor, mask: Tensor) -> Tensor:
+    def weights(self, p: Tensor, mask: Mask) -> Tensor:
         """(B, T, size), (B, T) -> (B, T, T); each row sums to 1 over real tokens"""
-        return masked_softmax(self.similarity(p), mask.unsqueeze(1), 2)
+        return masked_softmax(self.similarity(p), mask.padding.unsqueeze(1), 2)
 
-    def forward(self, p: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, p: Tensor, mask: Mask) -> Tensor:
         """p = G (B, T, size), (B, T) -> (B, T, 2d)"""
         out: Tensor = self.encoder(torch.cat([p, self.weights(p, mask) @ p], 2), mask)
         return out
@@ -175,19 +176,20 @@ class ResidualSelfAttention(nn.Module):
         self.nothing = nn.Parameter(torch.tensor([-1.0]))
         self.merging = nn.Linear(3 * width, width)
 
-    def weights(self, m: Tensor, mask: Tensor) -> Tensor:
+    def weights(self, m: Tensor, mask: Mask) -> Tensor:
         """(B, T, 2d), (B, T) -> (B, T, T); each row sums to at most 1 over the other real tokens"""
         s = self.similarity(m, m)
-        others = mask.unsqueeze(1) & ~torch.eye(m.shape[1], dtype=torch.bool, device=m.device)
+        itself = torch.eye(m.shape[1], dtype=torch.bool, device=m.device)
+        ignored = mask.padding.unsqueeze(1) | itself
         nothing = self.nothing.expand(*s.shape[:2], 1)
-        return torch.softmax(torch.cat([s.masked_fill(~others, MASKED), nothing], 2), 2)[..., :-1]
+        return torch.softmax(torch.cat([s.masked_fill(ignored, MASKED), nothing], 2), 2)[..., :-1]
 
-    def read(self, attention: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def read(self, attention: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
         """G (B, T, size), (B, T) -> x and m, (B, T, 2d) each"""
         x = torch.relu(self.reduction(attention))
         return x, self.encoder(x, mask)
 
-    def forward(self, attention: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, attention: Tensor, mask: Mask) -> Tensor:
         """G (B, T, size), (B, T) -> (B, T, 2d)"""
         x, m = self.read(attention, mask)
         c = self.weights(m, mask) @ m

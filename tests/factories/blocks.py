@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from models.modules.attention import TrilinearSimilarity
+from models.modules.mask import Mask
 from models.modules.rnn import BidirectionalRNN
 
 LENGTHS = st.lists(st.integers(1, 6), min_size=1, max_size=4)
@@ -19,9 +20,9 @@ SIZES = st.integers(1, 4)
 few = settings(max_examples=30)
 
 
-def make_mask(lengths: Sequence[int], extra: int = 0) -> Tensor:
-    """A mask (B, longest + extra), True at each row's first `length` positions."""
-    return torch.arange(max(lengths) + extra) < torch.tensor(lengths).unsqueeze(1)
+def make_mask(lengths: Sequence[int], extra: int = 0) -> Mask:
+    """A mask (B, longest + extra), real at each row's first `length` positions."""
+    return Mask(torch.arange(max(lengths) + extra) < torch.tensor(lengths).unsqueeze(1))
 
 
 def random_tensor(seed: int, *shape: int) -> Tensor:

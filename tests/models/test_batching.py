@@ -75,8 +75,7 @@ def test_batch_matches_a_worked_example() -> None:
     assert distinct[batch.question[:, :3]].tolist() == [[NULL, 2, 4], [NULL, 5, 0], [NULL, 3, 0]]
     assert batch.start.tolist() == [1, 0, 2]
     assert batch.end.tolist() == [1, 0, 4]
-    tensors = [tensor for tensor in vars(batch).values() if tensor is not None]
-    assert {tensor.dtype for tensor in tensors} == {torch.int64}
+    assert batch.context.dtype == batch.start.dtype == torch.int64
 
 
 def test_handles_missing_target_and_empty_question() -> None:

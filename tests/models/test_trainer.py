@@ -1,6 +1,8 @@
 """The training loop: losses, averaged weights, bitwise resuming, and several workers."""
 
 import threading
+from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -10,10 +12,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.autograd.profiler_util import FunctionEvent
+from torch.profiler import ProfilerActivity, profile
 
 import models.predict
 import models.trainer
-from models.batching import Examples, Ragged, make_batch
+from models.batching import Examples, Ragged, ResidentExamples, make_batch
 from models.configs.presets import PRESETS
 from models.configs.variant import VariantConfig
 from models.optim import AveragedWeights
@@ -107,6 +111,42 @@ def test_divergence_error_names_the_step(window_stride: int | None) -> None:
     with pytest.raises(Diverged, match=r"the loss of step 2 is (nan|inf)"):
         trainer.train_epoch(examples, TYPES, lambda reading: bool(reported.append(reading)))
     assert [reading.step for reading in reported] == [1]
+
+
+RECURRENT = {"aten::lstm", "aten::gru", "MkldnnRnnLayerBackward0"}
+
+
+def callers(event: FunctionEvent) -> set[str]:
+    """The operators and autograd functions in which an operator is called."""
+    names = set()
+    while (event := event.cpu_parent) is not None:
+        names.add(event.name)
+    return names
+
+
+def operators_of(step: Callable[[], None]) -> list[str]:
+    """The operators that Python and autograd call in a step, outside the recurrent layers."""
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        step()
+    return [
+        event.name
+        for event in profiler.events()
+        if event.name.startswith("aten::")
+        and not any(name.startswith("aten::") for name in callers(event))
+        and not {event.name, *callers(event)} & RECURRENT
+    ]
+
+
+@pytest.mark.parametrize(("name", "most"), [("char", 825), ("docqa", 620)])
+def test_step_calls_few_operators(name: str, most: int) -> None:
+    """On a GPU, the host takes longer to call an operator than a small batch takes in it."""
+    # GRUs call operators step by step on a CPU.
+    variant = small(name, recurrent="lstm", optimizer="adam", learning_rate=0.001, batch_size=8)
+    trainer, examples = make_trainer(variant), make_examples([20 + i for i in range(8)])
+    trainer.train_epoch(examples, TYPES)
+    resident = ResidentExamples(examples, TYPES, trainer.model.max_characters, trainer.device)
+    operators = operators_of(lambda: trainer._train_step(resident, np.arange(8)))
+    assert 400 < len(operators) <= most, Counter(operators).most_common(12)
 
 
 # Optimizers

@@ -62,11 +62,11 @@ def test_attention_flow_matches_reference(
     context_mask = make_mask([t for t, _ in lengths], extra)
     question_mask = make_mask([j for _, j in lengths], extra)
     # Padding that would dominate every maximum and every softmax if it were not masked.
-    context = random_tensor(seed, *context_mask.shape, size).masked_fill(
-        ~context_mask[..., None], 50.0
+    context = random_tensor(seed, *context_mask.real.shape, size).masked_fill(
+        context_mask.padding[..., None], 50.0
     )
-    question = random_tensor(seed + 1, *question_mask.shape, size)
-    question = question.masked_fill(~question_mask[..., None], -50.0)
+    question = random_tensor(seed + 1, *question_mask.real.shape, size)
+    question = question.masked_fill(question_mask.padding[..., None], -50.0)
     actual = attention(context, question, context_mask, question_mask)
     for b, (t, j) in enumerate(lengths):
         assert_close(actual[b, :t], attended(attention, context[b, :t], question[b, :j]))
@@ -75,7 +75,7 @@ def test_attention_flow_matches_reference(
 def test_dropout_affects_only_the_similarity() -> None:
     attention = make_attention(64, "max", 0)
     context, question = random_tensor(0, 2, 30, 64), random_tensor(1, 2, 9, 64)
-    masks = torch.ones(2, 30, dtype=torch.bool), torch.ones(2, 9, dtype=torch.bool)
+    masks = make_mask([30, 30]), make_mask([9, 9])
     still = attention(context, question, *masks)
     attention.train()
     actual = attention(context, question, *masks)
@@ -88,6 +88,6 @@ def test_initial_attention_aligns_equal_tokens(form: QueryToContext) -> None:
     attention = make_attention(200, form, 0)
     tokens = torch.randn(1, 12, 200, dtype=torch.float64)
     order = torch.randperm(12)
-    mask = torch.ones(1, 12, dtype=torch.bool)
+    mask = make_mask([12])
     to_question, _ = attention.weights(tokens, tokens[:, order], mask, mask)
     assert torch.equal(to_question[0].argmax(1), order.argsort())

@@ -26,7 +26,7 @@ from tests.factories.blocks import (
 def test_masked_softmax_matches_torch_softmax(mask: list[bool], seed: int, scale: float) -> None:
     logits = random_tensor(seed, len(mask)) * scale
     keep = torch.tensor(mask)
-    actual = masked_softmax(logits, keep, 0)
+    actual = masked_softmax(logits, ~keep, 0)
     assert actual[~keep].tolist() == [0.0] * mask.count(False)
     assert_close(actual[keep], torch.softmax(logits[keep], 0))
 

@@ -72,7 +72,7 @@ def test_self_matching_matches_reference(
 ) -> None:
     layer = make_matching(kind, size, hidden, seed)
     mask = make_mask(lengths, extra)
-    p = random_tensor(seed, *mask.shape, size).masked_fill(~mask[..., None], 9.0)
+    p = random_tensor(seed, *mask.real.shape, size).masked_fill(mask.padding[..., None], 9.0)
     actual = layer(p, mask)
     for b, length in enumerate(lengths):
         read = matched(layer, p[b, :length]).unsqueeze(0)
@@ -166,7 +166,9 @@ def test_residual_self_attention_matches_reference(
 ) -> None:
     layer = make_residual(size, hidden, seed)
     mask = make_mask(lengths, extra)
-    attention = random_tensor(seed, *mask.shape, size).masked_fill(~mask[..., None], 9.0)
+    attention = random_tensor(seed, *mask.real.shape, size).masked_fill(
+        mask.padding[..., None], 9.0
+    )
     actual = layer(attention, mask)
     for b, length in enumerate(lengths):
         assert_close(actual[b, :length], residual(layer, attention[b, :length]))
