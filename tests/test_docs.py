@@ -2,14 +2,17 @@
 
 import re
 import runpy
+import shlex
 from pathlib import Path
 
 import pytest
 import torch
 
+from flows.__main__ import build_app
 from flows.common.presets import find_preset
 from infra.settings import CHECKOUT
 from models.bidaf import BiDAF
+from tests.factories.documents import shell_lines
 
 PAGES = [CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *(CHECKOUT / "docs").glob("*.md")]
 LINK = re.compile(r"\]\(([^)#:]+)(?:#([^)]*))?\)")
@@ -40,6 +43,24 @@ def test_every_page_is_linked_from_the_readme() -> None:
 def test_configuration_page_is_current() -> None:
     program = runpy.run_path(str(CHECKOUT / "docs" / "configuration.py"))
     assert program["PAGE"].read_text(encoding="utf-8") == program["page"]()
+
+
+def test_documented_commands_have_valid_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that read vectors trained by another command are only run, by test-all."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "vectors.txt").touch()
+    commands = [
+        shlex.split(re.split(r" [|>&]", line)[0], comments=True)
+        for page in PAGES
+        for line in shell_lines(page.read_text(encoding="utf-8"))
+        if line.startswith("bidaflow ") and "support" not in line
+    ]
+    assert len(commands) > 60
+    app = build_app()
+    for _, *words in commands:
+        app.parse_args(words, exit_on_error=False, print_error=False)
 
 
 def test_example_of_a_new_variant_makes_a_model(tmp_path: Path) -> None:
