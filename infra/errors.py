@@ -6,8 +6,9 @@ from difflib import get_close_matches
 
 from infra.masking import mask_secrets
 
-# What torch says about a GPU and about a CPU, in a RuntimeError.
-_NO_MEMORY = ("CUDA out of memory", "DefaultCPUAllocator: can't allocate memory")
+# What torch, CUDA and its libraries say, in a RuntimeError.
+_NO_GPU_MEMORY = ("CUDA out of memory", "CUDA error: out of memory", "_STATUS_ALLOC_FAILED")
+_NO_MEMORY = "DefaultCPUAllocator: can't allocate memory"
 
 
 class UserError(Exception):
@@ -51,7 +52,15 @@ def _fault(error: BaseException) -> UserError | None:
             "A database below the storage root is locked by another program. Run the same command "
             "again when that has ended: it resumes."
         )
-    if isinstance(error, MemoryError) or any(words in message for words in _NO_MEMORY):
+    if any(words in message for words in _NO_GPU_MEMORY):
+        # torch goes on with its caches and an environment variable.
+        reason = first_line(error).partition(" Of the allocated memory")[0].rstrip(".")
+        return UserError(
+            f"The GPU ran out of memory: {reason}. Lower --training.batch-size or "
+            "--training.max-context-tokens, or let fewer trainings share it by "
+            "--resources.trainings, and run the command again."
+        )
+    if isinstance(error, MemoryError) or _NO_MEMORY in message:
         return UserError(
             f"Out of memory: {first_line(error) or type(error).__name__}. Lower "
             "--training.batch-size or --training.max-context-tokens, and run the command again."

@@ -30,7 +30,6 @@ from tasks.training.ray_workers import (
     distributed,
     is_slow,
     kept_threads,
-    silence_checkpoint_lines,
 )
 
 TITLE = "elmo"
@@ -73,7 +72,6 @@ def train_language_model_worker(config: dict[str, Any]) -> str | None:
 
     The corpus is shared among the workers by tracks.
     """
-    silence_checkpoint_lines()
     job: LanguageModelJob = fetched(config["job"])
     torch.set_num_threads(config["allotment"].cpus_per_worker)
     context = ray.train.get_context()

@@ -2,16 +2,17 @@
 
 import logging
 import math
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
 import ray
-import ray.train.v2._internal.execution.context
 import torch
 from ray.exceptions import RayActorError
 from ray.train import (
@@ -26,11 +27,6 @@ from ray.train import (
     WorkerGroupError,
 )
 from ray.train.torch import TorchConfig, TorchTrainer, prepare_model
-from ray.train.torch.config import (
-    _set_torch_distributed_env_vars,
-    _setup_torch_process_group,
-    _TorchBackend,
-)
 from torch import nn
 
 from infra.artifacts.node_cache import portable
@@ -64,6 +60,10 @@ DATA_PARALLEL = {
 }
 
 
+# The largest hidden size with which cuDNN keeps the recurrent weights on the chip, forward and
+# backward (`use_rnn_persist_small_h` in PyTorch's RNN.cpp).
+LARGEST_PERSISTENT = 128
+
 SLOW_PRECISION = (
     "this CPU has no instructions for bfloat16, which is several times slower than float32 here. "
     "Set precision to float32."
@@ -83,6 +83,16 @@ def is_slow(precision: str, device: torch.device) -> bool:
         return False
     with_onednn: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return with_onednn and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
+def slow_size(hidden_size: int, device: torch.device) -> str | None:
+    """What to say about a GPU that can't use cuDNN's fastest recurrent kernels; None if it can."""
+    if device.type != "cuda" or hidden_size <= LARGEST_PERSISTENT:
+        return None
+    return (
+        f"hidden_size {hidden_size} is above {LARGEST_PERSISTENT}, the largest for which cuDNN has "
+        "its fast recurrent kernels. A GPU needs much longer for each step."
+    )
 
 
 def local_checkpoint(checkpoint: Checkpoint, name: str, storage: Store) -> Path:
@@ -152,7 +162,7 @@ def run_workers(
         ) from error
     if message := fault.read():
         fault.remove()
-        raise UserError(f"{message} It resumes from the last checkpoint.")
+        raise UserError(f"{message} The same command resumes from the last checkpoint.")
     if result.return_value is not None:
         # A diverged training can't be resumed.
         files = run_config.storage_filesystem
@@ -198,9 +208,12 @@ def _fault_of(run_config: RunConfig) -> _Fault:
 def _work(config: dict[str, Any]) -> str | None:
     """Run a worker, unless those before it have failed by a fault that would recur."""
     worker, fault = config["worker"], config["fault"]
+    # Ray logs a line about each checkpoint, whatever the log level of the run.
+    logging.disable(logging.INFO)
     if fault.read():
         return None
     try:
+        _require_gpu(config["allotment"])
         message: str | None = worker(config)
     except Exception as error:
         found = error if isinstance(error, UserError) else fault_of_machine(error)
@@ -208,6 +221,16 @@ def _work(config: dict[str, Any]) -> str | None:
             fault.write(str(found))
         raise
     return message
+
+
+def _require_gpu(allotment: Allotment) -> None:
+    """Raises UserError if a GPU was allotted, but torch finds none: training would go on on the
+    CPU, and take many times as long."""
+    if allotment.gpus_per_worker and not torch.cuda.is_available():
+        raise UserError(
+            f"torch no longer finds the GPU of a worker on {socket.gethostname()}: the GPU or its "
+            "driver has failed. Check it there by nvidia-smi, and repair it or restart the machine."
+        )
 
 
 class _FailureReports(UserCallback):  # type: ignore[misc]
@@ -231,6 +254,8 @@ def _reason(causes: list[Exception]) -> str:
     if any(HUNG in str(cause) for cause in causes):
         return "a worker hung"
     message = first_line(causes[0])
+    if "CUDA error" in message:
+        return f"the GPU of a worker failed ({message})"
     if "Connection closed" in message:
         return "a worker lost its connection to another one"
     return f"a worker failed ({message})"
@@ -253,9 +278,9 @@ def out_of_memory(error: ControllerError) -> UserError | None:
 
 
 def _cause(failure: Exception) -> Exception:
-    """The error inside of Ray Train's error about a worker."""
-    names = ("health_check_failure", "_base_exc")
-    return next((getattr(failure, name) for name in names if hasattr(failure, name)), failure)
+    """The error inside of Ray Train's error about a worker that does not answer."""
+    cause: Exception = getattr(failure, "health_check_failure", failure)
+    return cause
 
 
 class _Receiver:
@@ -305,16 +330,17 @@ def process_group(allotment: Allotment) -> Iterator[TorchConfig]:
             yield _FileConfig("nccl" if allotment.gpus_per_worker else "gloo", folder=folder)
 
 
-class _FileBackend(_TorchBackend):  # type: ignore[misc]
+class _FileBackend(TorchConfig().backend_cls):  # type: ignore[misc]
     def on_start(self, worker_group: Any, backend_config: "_FileConfig") -> None:
-        worker_group.execute(_set_torch_distributed_env_vars)
+        backend, size = backend_config.backend, len(worker_group)
+        if backend == "nccl" and not all(worker_group.execute(torch.cuda.is_available)):
+            return  # the workers say so
         # A file serves one group of workers; those that replace them need another one.
         url = f"file://{backend_config.folder}/{uuid4()}"
-        size = len(worker_group)
+        timeout = timedelta(seconds=backend_config.timeout_s)
+        join = torch.distributed.init_process_group
         setups = [
-            worker_group.execute_single_async(
-                rank, _setup_torch_process_group, backend_config.backend, rank, size, url
-            )
+            worker_group.execute_single_async(rank, join, backend, url, timeout, size, rank)
             for rank in range(size)
         ]
         ray.get(setups)
@@ -333,11 +359,6 @@ def distributed(model: nn.Module) -> nn.Module:
     """The model on this worker's device; its gradients are averaged over all workers."""
     prepared: nn.Module = prepare_model(model, parallel_strategy_kwargs=DATA_PARALLEL)
     return prepared
-
-
-def silence_checkpoint_lines() -> None:
-    """Keep Ray from printing a line about each checkpoint, whatever the log level of the run."""
-    logging.getLogger(ray.train.v2._internal.execution.context.__file__).setLevel(logging.WARNING)
 
 
 def all_reduce(tensor: torch.Tensor) -> None:

@@ -42,7 +42,7 @@ from tasks.training.ray_workers import (
     distributed,
     is_slow,
     kept_threads,
-    silence_checkpoint_lines,
+    slow_size,
 )
 
 # Metric by which Ray ranks checkpoints: validation F1, of the part that stops trainings.
@@ -93,13 +93,14 @@ def train_worker(config: dict[str, Any]) -> str | None:
     Returns an error message if training diverged. It is not raised, because Ray would replace the
     workers, which would diverge again.
     """
-    silence_checkpoint_lines()
     job: Job = fetched(config["job"])
     if ray.train.get_context().get_world_rank() == 0:
         config["send"](f"{job.variant.name}: the workers have started, and load model and data.")
     trainer = make_trainer(job, config["allotment"].cpus_per_worker)
     if trainer.rank == 0 and is_slow(job.variant.training.precision, trainer.device):
         config["send"](f"{job.variant.name}: {SLOW_PRECISION}")
+    if trainer.rank == 0 and (slow := slow_size(job.variant.model.hidden_size, trainer.device)):
+        config["send"](f"{job.variant.name}: {slow}")
     try:
         _Loop(job, trainer, config["send"], config["checkpoint_minutes"]).run()
     except Diverged as error:

@@ -6,6 +6,7 @@ import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,10 @@ def read_only(folder: Path) -> None:
     raise PermissionError(errno.EROFS, os.strerror(errno.EROFS), str(folder / "stages"))
 
 
+def fail_on_gpu(says: str, _: Path) -> None:
+    raise RuntimeError(f"{says}. Of the allocated memory 1 GiB is allocated by PyTorch")
+
+
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
@@ -53,6 +58,14 @@ def read_only(folder: Path) -> None:
         (locked_database, "^A database below the storage root is locked by another program"),
         (lambda _: bytearray(2**62), r"^Out of memory: MemoryError. Lower --training.batch-size"),
         (lambda _: torch.empty(2**50), r"^Out of memory: .*can't allocate memory"),
+        *(
+            (partial(fail_on_gpu, says), rf"^The GPU ran out of memory: {says}\. Lower --training")
+            for says in (
+                "CUDA out of memory",
+                "CUDA error: out of memory",
+                "CUBLAS_STATUS_ALLOC_FAILED",
+            )
+        ),
     ],
 )
 def test_fault_of_the_machine_has_a_remedy(

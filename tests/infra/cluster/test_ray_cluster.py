@@ -38,5 +38,6 @@ def test_reason_names_what_is_missing(error: Exception, sentence: str | None) ->
 
 
 def test_reasons_are_those_of_this_version_of_ray() -> None:
+    """Ray's errors differ by their words only, and no public module has these."""
     source = inspect.getsource(services)
     assert NO_NODE_HERE in source and NO_CLUSTER_HERE in source

@@ -14,8 +14,6 @@ import pytest
 import ray.train
 import torch
 from mlflow.tracking import MlflowClient
-from ray.train.v2._internal.execution import train_fn_utils
-from ray.train.v2._internal.execution.train_fn_utils import LocalTrainFnUtils
 
 from infra.cluster.allotment import Allotment
 from infra.storage.store import local_store
@@ -162,20 +160,6 @@ class Stopped(Exception):
     """The end of an interrupted training."""
 
 
-class LocalRay(LocalTrainFnUtils):  # type: ignore[misc]
-    """Ray Train in this process. Keeps the checkpoints, and stops at the one of a step."""
-
-    def __init__(self, folder: Path, last: int, resumed: Path | None) -> None:
-        super().__init__("elmo")
-        self.folder, self.last = folder, last
-        self._last_checkpoint = resumed and ray.train.Checkpoint.from_directory(resumed)
-
-    def report(self, metrics: dict[str, Any], checkpoint: Any = None, **options: Any) -> None:
-        shutil.copytree(checkpoint.path, self.folder / str(metrics["step"]))
-        if metrics["step"] == self.last:
-            raise Stopped
-
-
 def test_timed_checkpoint_resumes_to_the_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,7 +169,14 @@ def test_timed_checkpoint_resumes_to_the_bit(
     job = LanguageModelJob(CONFIG, training, corpus, words, None, "", "")
 
     def train_until(last: int, folder: Path, resumed: Path | None = None) -> Path:
-        monkeypatch.setattr(train_fn_utils, "_train_fn_utils", LocalRay(folder, last, resumed))
+        def keep(metrics: dict[str, Any], checkpoint: ray.train.Checkpoint) -> None:
+            shutil.copytree(checkpoint.path, folder / str(metrics["step"]))
+            if metrics["step"] == last:
+                raise Stopped
+
+        start = resumed and ray.train.Checkpoint.from_directory(resumed)
+        monkeypatch.setattr(ray.train, "report", keep)
+        monkeypatch.setattr(ray.train, "get_checkpoint", lambda: start)
         trainer = LMTrainer(new_language_model(job), corpus.load(TRAIN, words), training)
         assert trainer.interval > last, "no evaluation before it"
         with pytest.raises(Stopped):

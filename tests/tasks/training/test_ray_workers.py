@@ -6,14 +6,17 @@ from pathlib import Path
 import pytest
 import ray
 import torch
+from ray.exceptions import RayActorError
 from ray.train import ControllerError
 
 from tasks.training.ray_workers import (
     LOW_MEMORY,
     CheckpointSchedule,
+    _FailureReports,
     is_slow,
     kept_threads,
     out_of_memory,
+    slow_size,
 )
 
 
@@ -35,6 +38,34 @@ def test_bfloat16_is_slow_on_x86_without_avx512() -> None:
     if platform.machine() == "x86_64":
         has_avx512 = "AVX512" in torch.backends.cpu.get_cpu_capability()
         assert is_slow("bfloat16", cpu) == (not has_avx512)
+
+
+def test_sizes_of_slow_kernels_are_named_on_a_gpu() -> None:
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    assert slow_size(128, gpu) is None and slow_size(129, cpu) is None
+    assert str(slow_size(129, gpu)).startswith(
+        "hidden_size 129 is above 128, the largest for which"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (
+            RuntimeError("CUDA error: unspecified launch failure\nCUDA kernel errors might be"),
+            "the GPU of a worker failed (CUDA error: unspecified launch failure)",
+        ),
+        (RayActorError(), "a worker died"),
+        (RuntimeError("[1] Connection closed by peer"), "a worker lost its connection to another"),
+        (ValueError("no\nmore"), "a worker failed (no)"),
+    ],
+)
+def test_failures_of_workers_have_their_words(error: Exception, reason: str) -> None:
+    lines: list[object] = []
+    _FailureReports("char", lines.append).after_exception(None, {0: error})
+    (line,) = lines
+    assert str(line).startswith(f"char: {reason}")
+    assert str(line).endswith(". New workers continue from the last checkpoint.")
 
 
 def test_message_names_kept_threads() -> None:
