@@ -138,7 +138,8 @@ def test_run_in_a_terminal_can_be_cancelled(
     assert server.ended(run_id) == "Cancelled"
     runs = [*server.mlflow_runs(run_id), *server.mlflow_runs(run_id, "parent")]
     assert [run.info.status for run in runs] == ["KILLED"] * 3
-    assert {task["state_name"] for task in server.task_runs(run_id)} == {"Completed", "Cancelled"}
+    states = {task["state_name"] for task in server.task_runs(run_id)}
+    assert "Cancelled" in states and states <= {"Completed", "Cached", "Cancelled"}, states
     assert command_lines_of(run_id) == []
 
 
