@@ -26,6 +26,7 @@ COMMANDS = {
         "retrain": ("flows.retrain:command", "Train variants; promote the best one."),
         "train": ("flows.train:command", "Train variants without a promotion."),
         "compare": ("flows.compare_variants:command", "Compare variants over several seeds."),
+        "ensemble": ("flows.ensemble:command", "Join trained models into one."),
         "evaluate": ("flows.evaluate_model:command", "Evaluate a trained model on more data."),
         "predict": ("flows.predict:command", "Answer the questions of files."),
         "check": ("flows.check:command", "Check a dataset without training on it."),

@@ -121,6 +121,30 @@ def predict_top(
 
 
 @torch.no_grad()
+def predict_scores(
+    model: BiDAF,
+    examples: Examples,
+    types: Types,
+    max_answer_tokens: int,
+    window: Window | None = None,
+    temperature: float = 1.0,
+) -> list[tuple[Tensor, Tensor]]:
+    """For each example the log-probabilities of all its spans and of no answer; see `span_scores`.
+
+    Those of the spans are (T + 1, L) for a context of T tokens, where L is `max_answer_tokens`, or
+    T + 1 if it is shorter. Long contexts are read as in `predict`.
+    """
+    logits = _Logits(model, examples, types, window)
+    found: dict[int, tuple[Tensor, Tensor]] = {}
+    for rows in logits.batches():
+        scores, no_answer = span_scores(*logits.compute(rows), max_answer_tokens, temperature)
+        for row, own, none in zip(rows.tolist(), scores.cpu(), no_answer.cpu(), strict=True):
+            length = int(examples.context_lengths[row]) + 1
+            found[row] = own[:length, : min(max_answer_tokens, length)].clone(), none
+    return [found[row] for row in range(len(examples))]
+
+
+@torch.no_grad()
 def fit_temperature(
     model: BiDAF,
     examples: Examples,

@@ -91,11 +91,17 @@ def top_spans(
         One row per span. The log-probability of no answer is the same in all rows.
     """
     scores, no_answer = span_scores(start.unsqueeze(0), end.unsqueeze(0), max_tokens, temperature)
+    return ranked_spans(scores[0], no_answer[0], count)
+
+
+def ranked_spans(scores: Tensor, no_answer: Tensor, count: int) -> Predictions:
+    """The `count` likeliest spans of one context as in `top_spans`, from the log-probabilities of
+    its spans, (T, max_tokens), and of no answer, a scalar; see `span_scores`."""
     # A stable sort keeps the order of tied spans, of which `best_spans` takes the first.
     ranked, index = scores.flatten().sort(descending=True, stable=True)
     k = min(count, int((ranked > ABSENT).sum()))
-    first = index[:k] // scores.shape[2] - 1
-    columns = (first, first + index[:k] % scores.shape[2], ranked[:k], no_answer.expand(k))
+    first = index[:k] // scores.shape[1] - 1
+    columns = (first, first + index[:k] % scores.shape[1], ranked[:k], no_answer.expand(k))
     return Predictions(*(column.cpu().numpy() for column in columns))
 
 

@@ -23,6 +23,7 @@ from tasks.reports import (
 )
 from tasks.text import build_vocabulary, encode
 from tasks.tracking.registry import fetch_model, trained_variant
+from tasks.training.build_ensemble import build_ensemble
 from tasks.training.train_language_model import train_language_model
 from tasks.training.train_variant import train_variant
 
@@ -56,6 +57,7 @@ train_stage = Stage(
     "train",
     label=lambda inputs: f"{inputs['variant'].name} · seed {inputs['variant'].training.seed}",
 )
+ensemble_stage = Stage(build_ensemble, "ensemble", label=lambda inputs: inputs["dataset"])
 score_stage = Stage(
     score_registered,
     "score",

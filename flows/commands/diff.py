@@ -71,7 +71,7 @@ def scored_run(
     """
     run = only_run(runs, name)
     trained = required_stage(stages, run)
-    if (kind := trained.folder.parent.name) != TRAINING_STAGE:
+    if (kind := trained.folder.parent.name) not in (TRAINING_STAGE, "ensemble"):
         raise UserError(
             f"{name} is a run of {kind}, which answers no questions. Give the run of a variant, or "
             "a model."

@@ -15,6 +15,7 @@ from flows.common.encoding import Encoded
 from flows.common.splits import Splits
 from infra.artifacts.stage import Output
 from infra.cluster.allotment import Resources, with_parallel_trainings
+from infra.errors import UserError
 from infra.files import user_path
 from infra.heartbeat import step
 from infra.settings import settings
@@ -22,6 +23,7 @@ from models.configs.presets import PRESETS
 from models.configs.variant import TrainingConfig, VariantConfig
 from tasks import stages
 from tasks.datasets.catalog import FEW_QUESTIONS
+from tasks.inference.trained_contexts import is_ensemble
 from tasks.tracking import registry, runs
 from tasks.tracking.registry import find_model_files
 from tasks.training.inputs import SplitFolders, TrainingData
@@ -122,7 +124,15 @@ def model_to_start_from(source: str | None) -> Path | None:
     Raises:
         UserError: there is no such model.
     """
-    return None if source is None else find_model(source)[0]
+    if source is None:
+        return None
+    folder, _, _ = find_model(source)
+    if is_ensemble(folder / "model"):
+        raise UserError(
+            f"{source} is an ensemble, which can't be trained on. Set training.start_from to one "
+            "of its members."
+        )
+    return folder
 
 
 def find_model(spec: str) -> tuple[Path, str, str]:

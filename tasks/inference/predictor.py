@@ -28,6 +28,7 @@ from models.predict import (
     LONGEST_CONTEXT,
     longest_context,
     predict,
+    predict_scores,
     predict_top,
 )
 from models.sliding_windows import cut
@@ -124,7 +125,7 @@ class Predictor:
         shape = bilm.bilm.config.layers_shape if bilm else (0, 0)
         model = BiDAF(variant.model, vectors, len(lexicon.character_indices) + 2, shape)
         model.load_state_dict(load_file(folder / "weights.safetensors"))
-        threshold = _threshold(config, no_answer, expected_no_answer)
+        threshold = threshold_of(config, no_answer, expected_no_answer)
         return cls(
             *(model, variant, threshold, lexicon, Subwords.load(folder), bilm),
             temperature=config["temperature"],
@@ -148,7 +149,7 @@ class Predictor:
         """
         pairs = [(_encodable(question), _encodable(context)) for question, context in pairs]
         tokens = {text: len(tokenize(text)) for text in {text for pair in pairs for text in pair}}
-        errors = [self._error(tokens[question], tokens[context]) for question, context in pairs]
+        errors = [self.read_error(tokens[question], tokens[context]) for question, context in pairs]
         valid = [pair for pair, error in zip(pairs, errors, strict=True) if not error]
         answer_group = self._best_answers if count == 1 else partial(self._top_answers, count=count)
         answers = (rows for group in _groups(valid) for rows in answer_group(group))
@@ -157,7 +158,7 @@ class Predictor:
         )
         return [[{**unread, "error": error}] if error else next(answers) for error in errors]
 
-    def _error(self, question_tokens: int, context_tokens: int) -> str:
+    def read_error(self, question_tokens: int, context_tokens: int) -> str:
         """Why texts of these lengths can't be answered; "" if they can."""
         if not question_tokens:
             return "The question is empty. Provide some text."
@@ -206,22 +207,42 @@ class Predictor:
         ]
 
     def _top_answers(self, pairs: Sequence[TextPair], count: int) -> list[list[AnswerRow]]:
+        offsets, predictions = self._top_spans(pairs, count)
+        return [
+            self._ranked(context, own, spans)[:count]
+            for (_, context), own, spans in zip(pairs, offsets, predictions, strict=True)
+        ]
+
+    def _top_spans(
+        self, pairs: Sequence[TextPair], count: int
+    ) -> tuple[list[Offsets], list[Predictions]]:
+        """The tokens of each pair's context, and its `count` likeliest spans."""
         encoded = self._encode(pairs)
-        predictions = predict_top(
+        training = self.variant.training
+        return encoded.context_offsets, predict_top(
             encoded.model,
             encoded.examples,
             encoded.types,
-            self.variant.training.max_answer_tokens,
+            training.max_answer_tokens,
             count,
+            training.window,
+            self.temperature,
+        )
+
+    def span_scores(
+        self, pairs: Sequence[TextPair], max_answer_tokens: int
+    ) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """The log-probabilities of all spans of each pair's context, and of no answer; see
+        `predict_scores`. All texts need tokens."""
+        encoded = self._encode(pairs)
+        return predict_scores(
+            encoded.model,
+            encoded.examples,
+            encoded.types,
+            max_answer_tokens,
             self.variant.training.window,
             self.temperature,
         )
-        return [
-            self._ranked(context, offsets, spans)[:count]
-            for (_, context), offsets, spans in zip(
-                pairs, encoded.context_offsets, predictions, strict=True
-            )
-        ]
 
     def _ranked(self, context: str, offsets: Offsets, spans: Predictions) -> list[AnswerRow]:
         """The spans of a context, with no answer at its place."""
@@ -350,7 +371,8 @@ def with_vectors(model: BiDAF, vectors: torch.Tensor) -> BiDAF:
     return model
 
 
-def _threshold(config: Mapping[str, Any], no_answer: NoAnswer, expected: float | None) -> float:
+def threshold_of(config: Mapping[str, Any], no_answer: NoAnswer, expected: float | None) -> float:
+    """The threshold of a model with this config.json; for the rest see `Predictor.load`."""
     if no_answer == "argmax":
         if expected is not None:
             raise UserError(

@@ -59,7 +59,8 @@ def _remove_modules() -> dict[str, ModuleType]:
 
 
 with _own_packages():
-    from tasks.inference.predictor import AnswerRow, Predictor
+    from tasks.inference.ensemble import load_model
+    from tasks.inference.predictor import AnswerRow
 
 
 class QuestionInput(BaseModel):
@@ -84,7 +85,7 @@ class AnsweringModel(PythonModel):  # type: ignore[misc]
         `mlflow.pyfunc.load_model` selects how "no answer" is decided (see `Predictor.load`).
         """
         rule = (context.model_config[name] for name in ("no_answer", "expected_no_answer"))
-        self.predictor = Predictor.load(Path(context.artifacts["model"]), *rule)
+        self.predictor = load_model(Path(context.artifacts["model"]), *rule)
 
     def predict(self, model_input: list[QuestionInput]) -> list[AnswerOutput]:
         """One answer per question, in order, as a dict of `AnswerRow`'s fields."""

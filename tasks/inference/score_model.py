@@ -56,7 +56,7 @@ def score_registered(
         "avna": np.array([score.avna for score in scores], dtype=np.float32),
     }
     pq.write_table(pa.table(columns), out / ANSWERS, compression="zstd")
-    for file in folder.glob("*.safetensors"):
+    for file in folder.rglob("*.safetensors"):
         file.unlink()  # large, and kept in the registry
     mean = mean_scores(scores)
     facts = {"model_id": model_id, "em": mean.em, "f1": mean.f1, "questions": len(scores)}
@@ -72,10 +72,11 @@ def load_predictor(
         UserError: the model is incompatible with this version of the code, or has no such
             threshold.
     """
-    from tasks.inference.predictor import INCOMPATIBLE, Predictor
+    from tasks.inference.ensemble import load_model
+    from tasks.inference.predictor import INCOMPATIBLE
 
     try:
-        return Predictor.load(folder, no_answer, expected_no_answer)
+        return load_model(folder, no_answer, expected_no_answer)
     except INCOMPATIBLE as error:
         raise UserError(
             f"The model {name} is incompatible with this version of the code ({error}). Choose "

@@ -18,6 +18,8 @@ from tasks.data.ingested import fingerprint, fingerprints
 from tasks.evaluation.evaluate import EvaluationSplit
 from tasks.tracking.registry import TRAINED_CONTEXTS
 
+MEMBERS = "members"  # of an ensemble: the names of their folders in its config.json
+
 
 def write_trained_contexts(model: Path, train: Path, start_from: Path | None) -> None:
     """Write the contexts of an ingested train split, and those of the model folder of a warm start,
@@ -25,6 +27,15 @@ def write_trained_contexts(model: Path, train: Path, start_from: Path | None) ->
     known = fingerprints([train])
     if start_from is not None:
         known |= trained_contexts(start_from)
+    _write(model, known)
+
+
+def join_trained_contexts(ensemble: Path, members: Iterable[Path]) -> None:
+    """Write the contexts of all members, given by their folders, into an ensemble's folder."""
+    _write(ensemble, set().union(*map(trained_contexts, members)))
+
+
+def _write(model: Path, known: set[bytes]) -> None:
     table = pa.table({"fingerprint": pa.array(sorted(known), pa.binary(16))})
     pq.write_table(table, model / TRAINED_CONTEXTS, compression="none")  # digests don't compress
 
@@ -44,7 +55,14 @@ def new_to_models(split: EvaluationSplit, trained: Iterable[set[bytes]]) -> Bool
     return new[split.context_of]
 
 
+def is_ensemble(model: Path) -> bool:
+    """Whether the folder has the models of an ensemble."""
+    return MEMBERS in json.loads((model / "config.json").read_text(encoding="utf-8"))
+
+
 def chose_epoch(model: Path) -> bool:
-    """Whether validation chose the epoch of the model in a folder."""
+    """Whether validation chose the epoch of a model, or of a member of an ensemble."""
     config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    if MEMBERS in config:
+        return any(chose_epoch(model / name) for name in config[MEMBERS])
     return VariantConfig.from_dict(config["variant"]).training.chooses_epoch

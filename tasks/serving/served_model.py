@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from infra.errors import UserError, first_line
+from tasks.inference.ensemble import load_model
 from tasks.inference.predictor import INCOMPATIBLE, AnswerRow, Offsets, Predictor, TextPair
 from tasks.text.tokenizer import tokenize
 from tasks.text.vocabulary import UNKNOWN
@@ -43,7 +44,7 @@ class ServedModel:
         """
         problem = "its probabilities are not finite"
         try:
-            predictor = Predictor.load(folder)
+            predictor = load_model(folder)
             if math.isfinite(predictor.answer([PROBE])[0]["probability"]):
                 return cls(name, version, predictor)
         except (*INCOMPATIBLE, OSError) as error:

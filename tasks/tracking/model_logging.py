@@ -75,8 +75,8 @@ def _link_files(location: str, model_folder: Path) -> None:
     store = urlsplit(location)
     if store.scheme in ("", "file"):
         logged = Path(unquote(store.path)) / "artifacts" / model_folder.name
-        for file in model_folder.iterdir():
-            link_to_equal(logged / file.name, [file])
+        for file in filter(Path.is_file, model_folder.rglob("*")):
+            link_to_equal(logged / file.relative_to(model_folder), [file])
 
 
 @contextmanager

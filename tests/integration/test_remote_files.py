@@ -115,7 +115,9 @@ def test_new_token_does_not_fetch_the_file_again(served: Served) -> None:
 
 
 @web
-@pytest.mark.parametrize("fault", ["status 404", "to ftp://me:sw0rdfish@example.org/?sig=sw0rdfish"])
+@pytest.mark.parametrize(
+    "fault", ["status 404", "to ftp://me:sw0rdfish@example.org/?sig=sw0rdfish"]
+)
 def test_secrets_of_a_url_are_masked_in_errors(fault: str, served: Served) -> None:
     served.faults = [fault]
     with pytest.raises(UserError, match=r"\*\*\*") as caught:
