@@ -85,7 +85,7 @@ def find_members(names: Sequence[str]) -> tuple[Splits, list[Output]]:
     trained = [_training(stages, run, name) for run, name in zip(found, names, strict=True)]
     if len({stage.name for stage in trained}) < len(names):
         raise UserError("Two members are the same run. Name each run once.")
-    _require_same_data(found, names)
+    require_same_data(found, names)
     first = found[0]
     parents = {
         part: parent_with_digest(stages, trained[0], first.digests[f"{part}.digest"])
@@ -112,7 +112,12 @@ def _training(stages: Mapping[str, FinishedStage], run: RecordedRun, name: str) 
     return stage
 
 
-def _require_same_data(found: Sequence[RecordedRun], names: Sequence[str]) -> None:
+def require_same_data(found: Sequence[RecordedRun], names: Sequence[str]) -> None:
+    """Check that all runs, which messages call by these names, had the same data.
+
+    Raises:
+        UserError: some had other questions, or the same ones with other tokens.
+    """
     first = found[0]
     for run, name in zip(found[1:], names[1:], strict=True):
         for part in PARTS:
