@@ -30,6 +30,7 @@ COMMANDS = (
     "train",
     "ingest",
     "check",
+    "ensemble",
     "evaluate",
     "predict",
     "compare",

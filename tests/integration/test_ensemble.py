@@ -17,7 +17,7 @@ def test_joined_variants_are_one_registered_model(tmp_path: Path) -> None:
     root, data = tmp_path / "root", str(write_learnable_dataset(tmp_path / "own"))
     trained = bidaflow(root, "retrain", "--data.dataset", data, *SMALL, *ONE_WORKER)
     assert trained.returncode == 0, trained.stderr
-    twice = bidaflow(root, "ensemble", "char,bidaf-own@champion,char")
+    twice = bidaflow(root, "ensemble", "char,bidaf-own/1,bidaf-own/2")
     assert twice.returncode == 1 and "Name each run once." in twice.stderr
 
     done = bidaflow(root, "ensemble", "baseline,char")
