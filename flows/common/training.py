@@ -23,7 +23,7 @@ from models.configs.presets import PRESETS
 from models.configs.variant import TrainingConfig, VariantConfig
 from tasks import stages
 from tasks.datasets.catalog import FEW_QUESTIONS
-from tasks.inference.trained_contexts import is_ensemble
+from tasks.inference.members import member_folders
 from tasks.tracking import registry, runs
 from tasks.tracking.registry import find_model_files
 from tasks.training.inputs import SplitFolders, TrainingData
@@ -127,7 +127,7 @@ def model_to_start_from(source: str | None) -> Path | None:
     if source is None:
         return None
     folder, _, _ = find_model(source)
-    if is_ensemble(folder / "model"):
+    if member_folders(folder / "model"):
         raise UserError(
             f"{source} is an ensemble, which can't be trained on. Set training.start_from to one "
             "of its members."

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from models.span_decoding import Predictions, ranked_spans
+from tasks.inference.members import MEMBERS, member_folders
 from tasks.inference.no_answer import NoAnswer
 from tasks.inference.predictor import AnswerRow, Offsets, Predictor, TextPair, threshold_of
-from tasks.inference.trained_contexts import MEMBERS, join_trained_contexts
 from tasks.text.tokenizer import tokenize
 
 # Questions whose span probabilities are in memory together: 50 kB each for 400 tokens.
@@ -90,7 +90,6 @@ def save_ensemble(folder: Path, members: Sequence[Path], config: Mapping[str, An
         shutil.copytree(member, folder / name)
     for name in LEXICON_FILES:
         shutil.copyfile(members[0] / name, folder / name)
-    join_trained_contexts(folder, members)
     text = json.dumps({MEMBERS: names, **config}, indent=1)
     (folder / "config.json").write_text(text + "\n", encoding="utf-8")
 
@@ -99,9 +98,9 @@ def load_model(
     folder: Path, no_answer: NoAnswer = "argmax", expected_no_answer: float | None = None
 ) -> Predictor:
     """Load the folder of a trained model or of an ensemble; see `Predictor.load`."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    if MEMBERS not in config:
+    members = [Predictor.load(member) for member in member_folders(folder)]
+    if not members:
         return Predictor.load(folder, no_answer, expected_no_answer)
-    members = [Predictor.load(folder / name) for name in config[MEMBERS]]
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     threshold = threshold_of(config, no_answer, expected_no_answer)
     return replace(join(members), threshold=threshold, temperature=config["temperature"])

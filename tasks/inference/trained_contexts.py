@@ -16,9 +16,8 @@ from models.arrays import BoolArray
 from models.configs.variant import VariantConfig
 from tasks.data.ingested import fingerprint, fingerprints
 from tasks.evaluation.evaluate import EvaluationSplit
+from tasks.inference.members import member_folders
 from tasks.tracking.registry import TRAINED_CONTEXTS
-
-MEMBERS = "members"  # of an ensemble: the names of their folders in its config.json
 
 
 def write_trained_contexts(model: Path, train: Path, start_from: Path | None) -> None:
@@ -55,14 +54,9 @@ def new_to_models(split: EvaluationSplit, trained: Iterable[set[bytes]]) -> Bool
     return new[split.context_of]
 
 
-def is_ensemble(model: Path) -> bool:
-    """Whether the folder has the models of an ensemble."""
-    return MEMBERS in json.loads((model / "config.json").read_text(encoding="utf-8"))
-
-
 def chose_epoch(model: Path) -> bool:
     """Whether validation chose the epoch of a model, or of a member of an ensemble."""
+    if members := member_folders(model):
+        return any(map(chose_epoch, members))
     config = json.loads((model / "config.json").read_text(encoding="utf-8"))
-    if MEMBERS in config:
-        return any(chose_epoch(model / name) for name in config[MEMBERS])
     return VariantConfig.from_dict(config["variant"]).training.chooses_epoch

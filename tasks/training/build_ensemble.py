@@ -20,6 +20,7 @@ from tasks.evaluation.metrics import (
     no_answer_metrics,
 )
 from tasks.evaluation.operating_points import operating_points
+from tasks.inference.trained_contexts import join_trained_contexts
 from tasks.tracking import client, model_logging, runs
 from tasks.tracking.runs import Split
 
@@ -59,6 +60,7 @@ def build_ensemble(
         chosen, scores = _on_validation(ensemble, splits.get("validation"), trained[0])
         model.mkdir()
         save_ensemble(model, folders, chosen)
+        join_trained_contexts(model, folders)
         scores |= _on_dev(out, ensemble, load_split(splits["dev"]), chosen)
         runs.log_scores(uri, run_id, scores)
         runs.log_artifacts(uri, run_id, [out / "predictions.parquet"])

@@ -15,9 +15,10 @@ from infra.errors import UserError
 from models.predict import TEMPERATURES
 from tasks.evaluation.evaluate import load_split
 from tasks.inference.ensemble import Ensemble, join, load_model, save_ensemble, tempered
+from tasks.inference.members import member_folders
 from tasks.inference.predictor import Predictor
 from tasks.inference.score_ensemble import score_split
-from tasks.inference.trained_contexts import chose_epoch, is_ensemble
+from tasks.inference.trained_contexts import chose_epoch
 from tests.factories.answers import COMMON, LONG, STRANGE, is_token_span, same_answers
 from tests.factories.language_models import selected_bilm
 from tests.factories.logged_models import CONTEXT, save_untrained_model
@@ -102,7 +103,8 @@ def test_saved_ensemble_answers_as_before(
 ) -> None:
     rule = {"allow_no_answer": True, "temperature": 2.0, "threshold": -9.0, "operating_points": []}
     save_ensemble(tmp_path, folders, rule)
-    assert is_ensemble(tmp_path) and not is_ensemble(folders[0]) and chose_epoch(tmp_path) is False
+    assert len(member_folders(tmp_path)) == 3 and member_folders(folders[0]) == []
+    assert not chose_epoch(tmp_path)
     loaded = load_model(tmp_path)
     warm = replace(ensemble, temperature=2.0)
     assert all(map(same_answers, loaded.answer(COMMON), warm.answer(COMMON)))
