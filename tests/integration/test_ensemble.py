@@ -13,6 +13,7 @@ from tests.factories.cli import ONE_WORKER, SMALL, bidaflow, write_learnable_dat
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1800)]
 
 
+@pytest.mark.full
 def test_joined_variants_are_one_registered_model(tmp_path: Path) -> None:
     root, data = tmp_path / "root", str(write_learnable_dataset(tmp_path / "own"))
     trained = bidaflow(root, "retrain", "--data.dataset", data, *SMALL, *ONE_WORKER)
