@@ -98,6 +98,17 @@ def test_measures_calibration_and_uncertain_answers(
     assert (folder / "calibration.png").stat().st_size > 1000
 
 
+def test_killed_predictions_write_the_same_bytes(folder: Path, race_result: dict[str, Any]) -> None:
+    stages, out = folder / "root" / "stages", folder / "prediction.json"
+    (model,) = (stages / "train").glob("[!.]*/model")
+    dev = next((stages / "split").glob("[!.]*/"))
+    flags = ("--questions", "1500", "--kills", "1", "--processors", "0", "--out", out)
+    run_benchmark(folder / "root", "prediction", model, dev, *flags)
+    result = json.loads(out.read_text(encoding="utf-8"))
+    assert result["same_bytes"] and result["seconds"]["0"] > 0
+    assert min(result["questions_per_second_without_files"].values()) > 0
+
+
 def test_measures_steps_against_the_references(folder: Path) -> None:
     out = folder / "step.json"
     run_benchmark(
