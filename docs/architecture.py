@@ -1,4 +1,5 @@
-"""Draws docs/architecture.svg: each package above those that it imports.
+"""Draws docs/architecture.svg, each package above those that it imports, and writes the list of
+files at the end of docs/architecture.md.
 
 Use: python docs/architecture.py
 
@@ -6,6 +7,8 @@ The imports include those inside functions and those for type checking. An arrow
 other arrows lead to the same package.
 """
 
+import ast
+import re
 import sys
 from collections.abc import Iterable
 from html import escape
@@ -16,6 +19,8 @@ import grimp
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 DRAWING = CHECKOUT / "docs" / "architecture.svg"
+PAGE = DRAWING.with_suffix(".md")
+FILES = "## Every file"  # the last heading of the page
 ROOTS = ("flows", "tasks", "models", "infra")
 
 Graph = dict[str, set[str]]  # a package -> the packages that it imports
@@ -261,5 +266,25 @@ def drawing() -> str:
     )
 
 
+def with_files(page: str) -> str:
+    """The page, with the current list of files below its last heading."""
+    lines: list[str] = []
+    for package in ROOTS:
+        for folder in sorted({file.parent for file in (CHECKOUT / package).rglob("*.py")}):
+            files = sorted(file for file in folder.glob("*.py") if file.stem != "__init__")
+            lines += ["", f"{folder.relative_to(CHECKOUT)}/"] if files else []
+            lines += [f"  {file.name:<24} {_summary(file)}" for file in files]
+    text, _, _ = page.partition(FILES)
+    return f"{text}{FILES}\n\n```{chr(10).join(lines)}\n```\n"
+
+
+def _summary(file: Path) -> str:
+    """The first sentence of a module's docstring, in one line, without a final dot."""
+    docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    sentence = re.split(r"(?<=\.)\s|\n\n", docstring, maxsplit=1)[0]
+    return " ".join(sentence.split()).removesuffix(".")
+
+
 if __name__ == "__main__":
     DRAWING.write_text(drawing(), encoding="utf-8")
+    PAGE.write_text(with_files(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

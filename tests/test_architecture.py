@@ -126,7 +126,9 @@ def test_contracts_list_every_package(imports: dict[str, set[str]]) -> None:
     assert {name for name in packages if not name.startswith("benchmarks")} <= listed
 
 
-def test_picture_is_current() -> None:
-    """`python docs/architecture.py` draws it again."""
+def test_picture_and_list_of_files_are_current() -> None:
+    """`python docs/architecture.py` makes them again."""
     program = runpy.run_path(str(CHECKOUT / "docs" / "architecture.py"))
     assert program["drawing"]() == program["DRAWING"].read_text(encoding="utf-8")
+    page = program["PAGE"].read_text(encoding="utf-8")
+    assert program["with_files"](page) == page
