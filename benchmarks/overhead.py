@@ -29,7 +29,7 @@ import httpx
 from benchmarks.common.machine import machine, today
 from infra.settings import CHECKOUT, settings
 from tasks.tracking import metric_logger
-from tasks.tracking.runs import parent_run
+from tasks.tracking.client import client_of
 
 SMALL = ["--training.epochs", "1", "--training.hidden-size", "8"]
 FLAGS = ["--variants", "char", *SMALL, "--resources.workers", "1"]
@@ -73,7 +73,7 @@ def measure(root: Path, *flags: str) -> dict[str, float]:
 
 def logging_cost(uri: str) -> dict[str, float]:
     """Seconds that logging an epoch's metrics takes, and their share of the epoch, in per cent."""
-    run_id = parent_run(uri, "bidaflow/overhead", "benchmark", None, "benchmark", {})
+    run_id = client_of(uri).create_run("0").info.run_id
     logger = metric_logger.EpochLogger(uri, run_id)
     began = time.perf_counter()
     for epoch in range(EPOCHS):

@@ -177,9 +177,9 @@ def disturb(
                 return
 
     def change() -> None:
-        uri, pause = settings().tracking_uri, seconds / (2 * CHANGES)
+        pause = seconds / (2 * CHANGES)
         for version in itertools.islice(itertools.cycle(expected), 1, CHANGES + 1):
-            registry.set_champion(uri, registry.find_version(uri, f"{name}/{version}"))
+            registry.set_champion(registry.find_version(f"{name}/{version}"))
             while Client(BIDAFLOW, pairs).ask(0)[0] != version:
                 time.sleep(0.5)
             time.sleep(pause)
@@ -215,15 +215,13 @@ def _mib(server: psutil.Process) -> int:
     return total >> 20
 
 
-def answers_of(
-    uri: str, versions: Sequence[registry.RegisteredVersion], pairs: Sequence[Pair]
-) -> Expected:
+def answers_of(versions: Sequence[registry.RegisteredVersion], pairs: Sequence[Pair]) -> Expected:
     """What each version answers by itself."""
     answers: Expected = {}
     for version in versions:
         with TemporaryDirectory() as folder:
             model = Path(folder) / "model"
-            registry.download(uri, version.model_id, model)
+            registry.download(version.model_id, model)
             predictor = Predictor.load(model)
             answers[version.version] = [predictor.answer([pair])[0] for pair in pairs]
     return answers
@@ -238,10 +236,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="JSON file for the results; default: print only")
     arguments = parser.parse_args()
     pairs = single_questions(load_split(arguments.split))
-    uri, name = settings().tracking_uri, f"bidaf-{dataset_name(arguments.dataset)}"
-    found = [registry.with_alias(uri, name, a) for a in (registry.CHAMPION, registry.PREVIOUS)]
+    name = f"bidaf-{dataset_name(arguments.dataset)}"
+    found = [registry.find(name, a) for a in (registry.CHAMPION, registry.PREVIOUS)]
     versions = [version for version in found if version is not None]
-    expected = answers_of(uri, versions, pairs)
+    expected = answers_of(versions, pairs)
     programs = Path(sys.executable).parent
     mlflow = f"{programs}/mlflow models serve -m models:/{name}@champion --env-manager local"
     result: dict[str, Any] = {
@@ -266,7 +264,7 @@ def main() -> None:
                 disturbed = disturb(server, pairs, expected, name, arguments.seconds)
             finally:
                 for version in reversed(versions):  # also restores the alias `previous`
-                    registry.set_champion(uri, version)
+                    registry.set_champion(version)
             result["changes_and_kills"] = disturbed
     print_result(result, arguments.out)
 

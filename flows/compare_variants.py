@@ -46,7 +46,6 @@ from infra.artifacts.shared_folder import shared_folder
 from infra.artifacts.stage import Output
 from infra.cluster.allotment import Resources
 from infra.errors import RetryableError, UserError
-from infra.settings import settings
 from tasks.datasets.catalog import COMPARISONS
 from tasks.reports.comparison import Cell, compare
 from tasks.reports.run_report import REPORT, write_error_page
@@ -256,15 +255,15 @@ def publish_comparison(
     made it at the same time.
     """
     report = publish_page(comparison.folder / PAGE, f"{_folder()}/{PAGE}")
-    uri, url = settings().tracking_uri, url_of(report, None)
-    if not comparison.cached or runs.has_runs(uri, str(flow_run.id)):
+    url = url_of(report, None)
+    if not comparison.cached or runs.has_runs(str(flow_run.id)):
         for run_id in map(runs.parent_run_of, datasets):
             url = url_of(report, run_id)
-            runs.log_artifacts(uri, run_id, [comparison.folder / "comparison.json"])
+            runs.log_artifacts(run_id, [comparison.folder / "comparison.json"])
             log_pages(run_id, report.parent)
-            runs.add_link(uri, run_id, f"[Comparison]({url})")
+            runs.add_link(run_id, f"[Comparison]({url})")
             if complete:
-                runs.finish(uri, run_id, "FINISHED")
+                runs.finish(run_id, "FINISHED")
     create_markdown_artifact(
         f"{comparison.facts['markdown']}\n[Page with the plot]({url})",
         key="comparison",

@@ -19,7 +19,6 @@ from flows.common.splits import ingest_texts
 from flows.common.vectors import resolve, warn_if_casing_differs
 from infra.artifacts.manifest import digest_of, read_manifest
 from infra.artifacts.stage import Output
-from infra.settings import settings
 from tasks.datasets.catalog import EMBEDDINGS
 from tasks.datasets.fetch import Source, is_in_mirror
 from tasks.datasets.paths import LONGEST_NAME
@@ -182,7 +181,6 @@ def _log(
     outputs: dict[str, Output], inputs: list[runs.InputDataset], lower_case: bool, page: Path
 ) -> str:
     """Log one MLflow run per set, below a parent run that has the page, and return its id."""
-    uri = settings().tracking_uri
     parent = runs.parent_run_of(EMBEDDINGS)
     for name, output in outputs.items():
         manifest, facts = read_manifest(output.folder), output.facts
@@ -194,12 +192,12 @@ def _log(
         }
         tags = {"vectors.digest": source_digest(manifest)}
         run = runs.VariantRun(name, output.folder.name, config, tags, inputs)
-        run_id = runs.start_variant_run(uri, parent, run)
-        runs.log_scores(uri, run_id, facts["metrics"])
-        runs.log_artifacts(uri, run_id, [output.folder / EVALUATION])
-        runs.finish(uri, run_id, "FINISHED")
-    runs.log_artifacts(uri, parent, [page])
-    runs.finish(uri, parent, "FINISHED")
+        run_id = runs.start_variant_run(parent, run)
+        runs.log_scores(run_id, facts["metrics"])
+        runs.log_artifacts(run_id, [output.folder / EVALUATION])
+        runs.finish(run_id, "FINISHED")
+    runs.log_artifacts(parent, [page])
+    runs.finish(parent, "FINISHED")
     return parent
 
 

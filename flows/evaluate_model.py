@@ -24,7 +24,6 @@ from flows.common.parameters import (
 )
 from flows.common.splits import ingest_each
 from infra.artifacts.manifest import content_digest
-from infra.settings import settings
 from models.arrays import BoolArray
 from tasks.datasets.catalog import EVALUATIONS
 from tasks.evaluation.evaluate import Columns, EvaluationSplit, load_split, mean
@@ -69,7 +68,7 @@ def evaluate_model(
     """
     data = DataParameters(dataset=dataset, repair=repair, max_rejected=max_rejected)
     name = name_of_data(data)
-    version = registry.chosen_version(settings().tracking_uri, model, name)
+    version = registry.chosen_version(model, name)
     split = split_stage(ingest_each(find_evaluation_files(data), data))
     scored = score_stage(version.model_id, split.folder, no_answer, expected_no_answer)
     warn_of_unread(registry.title(version), scored.facts)
@@ -104,12 +103,12 @@ def evaluate_model(
 
 def _log(tags: Mapping[str, str], scores: Columns, answers: Path) -> str:
     """Log an evaluation to MLflow, and return the URL of its run."""
-    uri, run_id = settings().tracking_uri, runs.parent_run_of(EVALUATIONS)
-    runs.tag(uri, run_id, tags)
-    runs.log_scores(uri, run_id, {name: mean(column) for name, column in scores.items()})
-    runs.log_artifacts(uri, run_id, [answers])
-    runs.finish(uri, run_id, "FINISHED")
-    return run_url(uri, run_id)
+    run_id = runs.parent_run_of(EVALUATIONS)
+    runs.tag(run_id, tags)
+    runs.log_scores(run_id, {name: mean(column) for name, column in scores.items()})
+    runs.log_artifacts(run_id, [answers])
+    runs.finish(run_id, "FINISHED")
+    return run_url(run_id)
 
 
 def _slices(split: EvaluationSplit, model: Path) -> dict[str, BoolArray]:

@@ -65,14 +65,13 @@ def remove_old_runs(dataset: str) -> None:
 
     A failure is logged, not raised: the run's results are published already.
     """
-    uri = settings().tracking_uri
     try:
         # Old runs of variants that are still compared are kept, and so are those that a repetition
         # of each flow's newest run would take from the cache.
         in_use = stages_in_use() | stages_of_newest_runs()
-        retired = retire(uri, f"bidaflow/{dataset}", settings().keep_runs, in_use)
+        retired = retire(f"bidaflow/{dataset}", settings().keep_runs, in_use)
         if retired:
-            removed = prune(uri)
+            removed = prune()
             get_run_logger().info(
                 f"Removed {len(retired)} old MLflow runs and {len(removed)} unused folders"
             )

@@ -89,7 +89,7 @@ def train_embeddings(
         else:
             files = publish_vectors(trained.folder, folder, exports)
     if is_elmo:  # whose training logged its own run, below one of the flow
-        runs.finish_flow_run(settings().tracking_uri, str(flow_run.id), "FINISHED")
+        runs.finish_flow_run(str(flow_run.id), "FINISHED")
     else:
         log_trained_vectors(name, trained.folder)
     create_table_artifact([trained.facts], key="embeddings", description=f"{title}: {folder}")

@@ -2,7 +2,6 @@
 
 from infra.artifacts.manifest import facts_of, read_manifest
 from infra.artifacts.stage import Stage
-from infra.settings import settings
 from tasks.data import ingest, splits
 from tasks.datasets import fetch, tiny
 from tasks.embeddings.contextual.select_bilm import copy_bilm, select_bilm
@@ -61,7 +60,7 @@ ensemble_stage = Stage(build_ensemble, "ensemble", label=lambda inputs: inputs["
 score_stage = Stage(
     score_registered,
     "score",
-    label=lambda inputs: trained_variant(settings().tracking_uri, inputs["model_id"]),
+    label=lambda inputs: trained_variant(inputs["model_id"]),
 )
 answer_stage = Stage(answer_files, "answer", label=lambda inputs: inputs["name"])
 compare_stage = Stage(comparison.compare, "compare")

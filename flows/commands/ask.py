@@ -16,7 +16,6 @@ from rich.text import Text
 
 from infra.errors import UserError
 from infra.files import user_path
-from infra.settings import settings
 from tasks.datasets.paths import dataset_name
 from tasks.inference.no_answer import NoAnswer
 from tasks.inference.score_model import load_predictor
@@ -142,13 +141,12 @@ def _load_model(
     if model is not None and user_path(model).is_dir():
         find_model_files(model)
         return load_predictor(user_path(model), model, *rule), f"the model directory {model}"
-    uri = settings().tracking_uri
-    version = registry.chosen_version(uri, model, dataset_name(dataset))
+    version = registry.chosen_version(model, dataset_name(dataset))
     aliases = f" ({', '.join(version.aliases)})" if version.aliases else ""
     name = f"{version.name} version {version.version}"
     with TemporaryDirectory() as temporary:
         folder = Path(temporary) / "model"
-        registry.download(uri, version.model_id, folder)
+        registry.download(version.model_id, folder)
         return load_predictor(folder, name, *rule), name + aliases
 
 

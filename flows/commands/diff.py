@@ -11,7 +11,6 @@ from cyclopts import Parameter
 from flows.commands.terminal import show, table
 from flows.common.publish import publish_page
 from infra.errors import UserError
-from infra.settings import settings
 from tasks.reports.diff import Comparison, ScoredRun, write_differences
 from tasks.tracking.lineage import (
     TRAINING_STAGE,
@@ -51,7 +50,7 @@ def compare_runs(first: str, second: str) -> tuple[Comparison, Path]:
     Raises:
         UserError: a name is unknown or ambiguous, or the runs answered different questions.
     """
-    runs, stages = recorded_runs(settings().tracking_uri), finished_stages()
+    runs, stages = recorded_runs(), finished_stages()
     one, other = (scored_run(stages, runs, name) for name in (first, second))
     with TemporaryDirectory() as folder:
         page = Path(folder) / "differences.html"

@@ -28,14 +28,14 @@ def prune_data(
     ] = False,
 ) -> None:
     """List the data that no kept run uses; with --yes, remove it."""
-    console, uri = Console(), settings().tracking_uri
-    garbage = find_garbage(uri, checkpoints)
+    console = Console()
+    garbage = find_garbage(checkpoints)
     if not garbage:
         console.print("Nothing to prune: all data belongs to kept runs.")
         return
     console.print(_garbage_table(garbage))
     if yes:
-        console.print(f"Removed {len(prune(uri, checkpoints))} of {len(garbage)}.")
+        console.print(f"Removed {len(prune(checkpoints))} of {len(garbage)}.")
     else:
         console.print("Nothing was removed. To remove the listed data, run: bidaflow prune --yes")
 
@@ -67,7 +67,7 @@ def promote(
     Raises:
         UserError: there is no such version, or the MLflow server does not respond.
     """
-    version = registry.find_version(settings().tracking_uri, model)
+    version = registry.find_version(model)
     before = promote_by_hand(version)
     if before is not None and before.version == version.version:
         print(f"Version {version.version} of {version.name} is the champion already.")
@@ -85,7 +85,7 @@ def rollback(
         UserError: there is no previous champion, or the MLflow server does not respond.
     """
     name = f"bidaf-{dataset_name(dataset)}"
-    require_server(settings().tracking_uri)
+    require_server()
     restored, replaced = roll_back(name)
     other = f", instead of version {replaced.version}" if replaced else ""
     print(f"Version {restored.version} of {name} is the champion again{other}.")

@@ -116,11 +116,10 @@ def _next_run(record: ServicesRecord | None, api: str | None) -> str:
 
 
 def _champions() -> list[str]:
-    uri = settings().tracking_uri
     lines = []
-    for model in registry.champions(uri):
-        f1 = registry.dev_f1(uri, model)
-        score = "" if f1 is None else f", dev F1 {f1:.2f}"
+    for model in registry.champions():
+        f1 = model.tags.get("dev F1")
+        score = f", dev F1 {f1}" if f1 else ""
         dataset = model.name.removeprefix("bidaf-")
         lines.append(f"Champion   {dataset}: {registry.title(model).lower()}{score}")
     return lines or ["Champion   none yet. Train one with: bidaflow retrain"]

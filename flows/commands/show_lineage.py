@@ -11,7 +11,6 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.tree import Tree
 
-from infra.settings import settings
 from tasks.tracking.lineage import (
     FinishedStage,
     ManifestEntry,
@@ -36,7 +35,7 @@ def lineage(
     stages = finished_stages()
     drawn: set[str] = set()
     trees = []
-    for match in find_runs(recorded_runs(settings().tracking_uri), run):
+    for match in find_runs(recorded_runs(), run):
         trees.append(
             Tree(
                 f"[bold cyan]{escape(match.name)}[/]  {escape(match.experiment)}  run {match.id}  "

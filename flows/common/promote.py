@@ -85,12 +85,11 @@ def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule)
     data, otherwise on dev, without the contexts that either was trained on. A second promotion at
     the same time sees the champion of the first.
     """
-    uri = settings().tracking_uri
     split, name = (splits.validation, "validation") if splits.validation else (splits.dev, "dev")
     models = [_registered(output) for output in trained]
     scores = [score_stage(model.model_id, split.folder).facts["f1"] for model in models]
     with deciding_on_champion(models[0].name):
-        champion = registry.with_alias(uri, models[0].name, registry.CHAMPION)
+        champion = registry.find(models[0].name, registry.CHAMPION)
         later = [n for n, model in enumerate(models) if not _passed_over(model, champion)]
         number = max(later or range(len(models)), key=scores.__getitem__)
         best = _registered(trained[number])  # another run may have tagged it with its decision
@@ -103,12 +102,11 @@ def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule)
 
 def promote_by_hand(model: RegisteredVersion) -> RegisteredVersion | None:
     """Make a version the champion without a comparison. Returns the champion before it."""
-    uri = settings().tracking_uri
     with deciding_on_champion(model.name):
         _pass_over_others(model)
-        before = registry.set_champion(uri, model)
+        before = registry.set_champion(model)
         sentence = f"{registry.title(model)} is now the champion: promoted by hand."
-        registry.tag(uri, model, {REASON: sentence, ANNOUNCED: "true"})
+        registry.tag(model, {REASON: sentence, ANNOUNCED: "true"})
     return before
 
 
@@ -119,29 +117,27 @@ def roll_back(name: str) -> tuple[RegisteredVersion, RegisteredVersion | None]:
     Raises:
         UserError: there is no previous champion.
     """
-    uri = settings().tracking_uri
     with deciding_on_champion(name):
-        if (previous := registry.with_alias(uri, name, registry.PREVIOUS)) is not None:
+        if (previous := registry.find(name, registry.PREVIOUS)) is not None:
             _pass_over_others(previous)
-        restored, replaced = registry.rollback(uri, name)
+        restored, replaced = registry.rollback(name)
         sentence = f"{registry.title(restored)} is the champion again: rolled back by hand."
-        registry.tag(uri, restored, {REASON: sentence})
+        registry.tag(restored, {REASON: sentence})
         if replaced is not None:
-            registry.tag(uri, replaced, {REASON: f"{registry.title(replaced)} was rolled back."})
+            registry.tag(replaced, {REASON: f"{registry.title(replaced)} was rolled back."})
         return restored, replaced
 
 
 def _pass_over_others(model: RegisteredVersion) -> None:
     """Let runs compare only later versions with this one, which is about to become champion by
     hand; first, so that no run undoes this if the process is interrupted."""
-    uri = settings().tracking_uri
-    registry.tag(uri, model, {BY_HAND: str(registry.newest_version(uri, model.name))})
+    registry.tag(model, {BY_HAND: str(registry.newest_version(model.name))})
 
 
 def _registered(trained: Output) -> RegisteredVersion:
     """The version that a trained variant was registered as."""
     facts = trained.facts
-    return registry.get_version(settings().tracking_uri, facts["model_uri"], facts["run_id"])
+    return registry.get_version(facts["model_uri"], facts["run_id"])
 
 
 @contextmanager
@@ -171,32 +167,31 @@ def _decide_once(
 
     The challenger is the best of so many candidates.
     """
-    uri = settings().tracking_uri
     key = digest_of([champion and champion.model_id, content_digest(split), rule.model_dump()])
     if _passed_over(challenger, champion):
         return None
     is_champion = champion is not None and champion.version == challenger.version
     decided = is_champion or challenger.tags.get(KEY) == key
     # Without a champion, the one that an earlier decision promoted has lost the alias.
-    if decided and (champion is not None or not _earlier_decision(uri, challenger).promoted):
+    if decided and (champion is not None or not _earlier_decision(challenger).promoted):
         # The run that took this decision may have been interrupted before it announced it.
         unannounced = challenger.tags.get(ANNOUNCED) == "false"
-        return _earlier_decision(uri, challenger) if unannounced else None
+        return _earlier_decision(challenger) if unannounced else None
     decision = _compare(champion, challenger, split, is_validation, rule, candidates)
     # In this order, a run that is interrupted has always logged the numbers behind its changes.
     sentence = verdict(challenger, decision)
-    log_decision(uri, challenger.run_id, f"{sentence}\n\n{markdown(decision)}", decision)
-    registry.tag(uri, challenger, {REASON: sentence, ANNOUNCED: "false"})
-    registry.set_challenger(uri, challenger)
+    log_decision(challenger.run_id, f"{sentence}\n\n{markdown(decision)}", decision)
+    registry.tag(challenger, {REASON: sentence, ANNOUNCED: "false"})
+    registry.set_challenger(challenger)
     if decision.promoted:
-        registry.set_champion(uri, challenger)
-    registry.tag(uri, challenger, {KEY: key})
+        registry.set_champion(challenger)
+    registry.tag(challenger, {KEY: key})
     return decision
 
 
-def _earlier_decision(uri: str, model: RegisteredVersion) -> Decision:
+def _earlier_decision(model: RegisteredVersion) -> Decision:
     """The decision that a run has logged about a version."""
-    text = runs.read_text(uri, model.run_id, DECISION)
+    text = runs.read_text(model.run_id, DECISION)
     return TypeAdapter(Decision).validate_json(text)
 
 
@@ -209,10 +204,10 @@ def _passed_over(model: RegisteredVersion, champion: RegisteredVersion | None) -
     )
 
 
-def log_decision(uri: str, run_id: str, text: str, decision: Decision) -> None:
+def log_decision(run_id: str, text: str, decision: Decision) -> None:
     """Log a decision to an MLflow run: a text about it, and its numbers."""
-    runs.log_text(uri, run_id, "decision.md", text)
-    runs.log_text(uri, run_id, DECISION, json.dumps(asdict(decision), indent=1))
+    runs.log_text(run_id, "decision.md", text)
+    runs.log_text(run_id, DECISION, json.dumps(asdict(decision), indent=1))
 
 
 def emit_decision(
@@ -245,7 +240,7 @@ def emit_decision(
             "flow_run": flow_run.ui_url,
         },
     )
-    registry.tag(settings().tracking_uri, model, {ANNOUNCED: "true"})
+    registry.tag(model, {ANNOUNCED: "true"})
 
 
 def _compare(

@@ -140,22 +140,20 @@ def publish_page(page: Path, name: str) -> Path:
 
 def log_pages(run_id: str, folder: Path) -> None:
     """Log the pages in a folder of reports as artifacts of an MLflow run, by their paths there."""
-    uri = settings().tracking_uri
-    artifacts = f"{client.run_url(uri, run_id)}/artifacts"
+    artifacts = f"{client.run_url(run_id)}/artifacts"
     for page in sorted(folder.rglob("*.html")):
         name = page.relative_to(folder)
         url = f"{artifacts}/{name.parent}" if name.parent.name else artifacts
         text = as_artifact(page.read_text(encoding="utf-8"), url, page)
-        runs.log_text(uri, run_id, name.as_posix(), text)
+        runs.log_text(run_id, name.as_posix(), text)
 
 
 def url_of(page: Path, run_id: str | None) -> str:
     """The URL of a page: that of the artifact of the MLflow run, by the page's name, or that of the
     file, if the run has no such artifact, or no server shows it."""
-    uri = settings().tracking_uri
-    if run_id is None or not client.shows_pages(uri):
+    if run_id is None or not client.shows_pages():
         return page.as_uri()
-    return f"{client.run_url(uri, run_id)}/artifacts/{page.name}"
+    return f"{client.run_url(run_id)}/artifacts/{page.name}"
 
 
 def folder_of_run() -> str:
@@ -168,7 +166,7 @@ def publish(trained: TrainedVariants, promotion: PromotionResult | None = None) 
 
     A run that neither trained nor decided anything shows the report of the run that did.
     """
-    dataset, uri = trained.splits.name, settings().tracking_uri
+    dataset = trained.splits.name
     folder = reports_folder() / dataset
     if not trained.new and not (promotion and promotion.decision):
         record = earlier_record(trained, folder) or _write_report(trained, promotion, None)
@@ -178,13 +176,13 @@ def publish(trained: TrainedVariants, promotion: PromotionResult | None = None) 
             key="nothing-to-do",
             description="Why this run trained nothing",
         )
-        runs.finish_flow_run(uri, str(flow_run.id), "FINISHED")  # of an earlier attempt, if any
+        runs.finish_flow_run(str(flow_run.id), "FINISHED")  # of an earlier attempt, if any
         return folder / record.folder / REPORT
     run_id = runs.parent_run_of(dataset)
     record = _write_report(trained, promotion, run_id)
     _show_in_prefect(trained, record.report_url, record.mlflow_url)
     _log_outcome(trained, promotion, record, run_id)
-    runs.finish(uri, run_id, "FINISHED")
+    runs.finish(run_id, "FINISHED")
     if promotion:
         emit_decision(promotion, dataset, record.report_url, record.mlflow_url)
     return folder / record.folder / REPORT
@@ -215,9 +213,7 @@ def _write_report(
         commit=git_commit(),
         command=command_of_run(),
         prefect_url=page if page.startswith("http") else None,
-        mlflow_url=client.run_url(settings().tracking_uri, run_id)
-        if run_id
-        else trained.variants[0].facts["run_url"],
+        mlflow_url=client.run_url(run_id) if run_id else trained.variants[0].facts["run_url"],
         report_url=url_of(folder / folder_of_run() / REPORT, run_id),
     )
     errors = {
@@ -260,20 +256,17 @@ def _log_outcome(
     trained: TrainedVariants, promotion: PromotionResult | None, record: RunRecord, run_id: str
 ) -> None:
     """Log to the run's parent in MLflow what people look for: scores, decision and report."""
-    uri = settings().tracking_uri
     best = trained.best
     names = [output.facts["variant"] for output in trained.variants]
-    runs.log_scores(
-        uri, run_id, {name: best.facts["scores"][name] for name in ("dev/f1", "dev/em")}
-    )
+    runs.log_scores(run_id, {name: best.facts["scores"][name] for name in ("dev/f1", "dev/em")})
     tags = {"variants": ", ".join(names), "best variant": best.facts["variant"]}
     log_pages(run_id, reports_folder() / record.dataset / record.folder)
     if promotion and promotion.decision:
         tags["decision"] = promotion.sentence
         text = f"{promotion.sentence}\n\n{markdown(promotion.decision)}"
         create_markdown_artifact(text, key="decision", description=promotion.sentence)
-        log_decision(uri, run_id, text, promotion.decision)
-    runs.tag(uri, run_id, tags)
+        log_decision(run_id, text, promotion.decision)
+    runs.tag(run_id, tags)
     link = f"[Report]({record.report_url})"
     for linked in (run_id, *(output.facts["run_id"] for output in trained.new)):
-        runs.add_link(uri, linked, link)
+        runs.add_link(linked, link)

@@ -18,7 +18,6 @@ from infra.cluster.allotment import Resources, with_parallel_trainings
 from infra.errors import UserError
 from infra.files import user_path
 from infra.heartbeat import step
-from infra.settings import settings
 from models.configs.presets import PRESETS
 from models.configs.variant import TrainingConfig, VariantConfig
 from tasks import stages
@@ -144,7 +143,7 @@ def find_model(spec: str) -> tuple[Path, str, str]:
     """
     if user_path(spec).is_dir():
         return stages.fetch_model_stage(find_model_files(spec)).folder, spec, ""
-    version = registry.find_version(settings().tracking_uri, spec)
+    version = registry.find_version(spec)
     folder = stages.fetch_model_stage(first_found(spec, version.model_id)).folder
     return folder, version.name, version.version
 

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 
 from infra.errors import UserError
 from infra.run_logger import logger
-from infra.settings import settings
 from models.arrays import FloatArray
 from models.squad_metrics import QuestionScore, mean_scores
 from tasks.evaluation.evaluate import EvaluationSplit, load_split
@@ -44,7 +43,7 @@ def score_registered(
             threshold.
     """
     folder = out / "model"
-    registry.download(settings().tracking_uri, model_id, folder)
+    registry.download(model_id, folder)
     predictor = load_predictor(folder, model_id, no_answer, expected_no_answer)
     questions = load_split(split)
     answers, scores, unread = answer_split(predictor, questions)

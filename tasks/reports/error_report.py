@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from infra.settings import settings
 from models.arrays import BoolArray
 from models.configs.variant import VariantConfig, Window
 from tasks.embeddings.formats.select import packaged_words
@@ -175,11 +174,11 @@ def report_errors(
     split = load_split(dev)
     run = load_variant(trained, split)
     write_error_report(out / "errors.html", dataset, run, split)
-    uri, run_id = settings().tracking_uri, run.facts["run_id"]
+    run_id = run.facts["run_id"]
     known = packaged_words()  # empty if the GloVe package is not installed
     outside = scores_outside_glove(split, run.answers, known) if known else {}
-    if runs.is_kept(uri, run_id):
+    if runs.is_kept(run_id):
         kept = next(entry for entry in run.history if entry["epoch"] == run.facts["epoch"])
-        runs.log_artifacts(uri, run_id, [out / "errors.html"])
-        runs.log_scores(uri, run_id, outside, step=int(kept["step"]))
+        runs.log_artifacts(run_id, [out / "errors.html"])
+        runs.log_scores(run_id, outside, step=int(kept["step"]))
     return {"variant": run.name, "scores": outside}

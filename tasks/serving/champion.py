@@ -16,7 +16,7 @@ from infra.errors import UserError, first_line
 from tasks.serving.metrics import FOLDER, FOLLOWS
 from tasks.serving.served_model import ServedModel
 from tasks.tracking import registry
-from tasks.tracking.client import reading_client, require_response
+from tasks.tracking.client import reading_client, require_server
 
 POLL_SECONDS = 2.0  # between two looks at the alias, and at the version to answer with
 RETRY_SECONDS = 5.0  # after an error
@@ -27,8 +27,8 @@ logger = logging.getLogger(__name__)
 class ChampionFolder:
     """A folder with the versions that replicas answer with."""
 
-    def __init__(self, folder: Path, uri: str, name: str) -> None:
-        self.folder, self.uri, self.name = folder, uri, name
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name = folder, name
         self._version: registry.RegisteredVersion | None = None
         self._fetched = deque[TemporaryDirectory[str]]()
 
@@ -40,10 +40,10 @@ class ChampionFolder:
             UserError: MLflow does not respond or refuses access, there is no champion, or its files
                 are gone or can't be loaded.
         """
-        require_response(self.uri)
+        require_server(again=True)
         version = None
-        if reading_client(self.uri) is not None:
-            version = registry.with_alias(self.uri, self.name, registry.CHAMPION)
+        if reading_client() is not None:
+            version = registry.find(self.name, registry.CHAMPION)
         if version is None:
             dataset = self.name.removeprefix("bidaf-")
             raise UserError(
@@ -54,7 +54,7 @@ class ChampionFolder:
             return
         fetched = TemporaryDirectory(dir=self.folder)
         model = Path(fetched.name, "model")
-        registry.download(self.uri, version.model_id, model)
+        registry.download(version.model_id, model)
         ServedModel.load(model, version.name, version.version)
         publish(self.folder, model, version.name, version.version)
         self._version = version

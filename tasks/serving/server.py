@@ -11,7 +11,6 @@ from uvicorn import Config
 from uvicorn.supervisors import Multiprocess
 
 from infra.errors import UserError
-from infra.settings import settings
 from tasks.serving.app import create_app
 from tasks.serving.champion import ChampionFolder
 from tasks.serving.guard import Guard
@@ -38,7 +37,7 @@ def run_server(
         UserError: there is no champion, or it can't be loaded, MLflow does not respond, or the port
             is taken.
     """
-    champion, stop = ChampionFolder(folder, settings().tracking_uri, name), threading.Event()
+    champion, stop = ChampionFolder(folder, name), threading.Event()
     with _listening(*address) as listener:
         champion.update()
         FOLLOWS.set(1)

@@ -3,9 +3,10 @@
 import logging
 import os
 import sys
-from functools import cache
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from infra.errors import RetryableError, UserError
@@ -14,59 +15,97 @@ from infra.settings import settings
 from infra.storage.mlflow_locations import follow_database
 
 if TYPE_CHECKING:
-    from mlflow.entities.model_registry import RegisteredModel
     from mlflow.tracking import MlflowClient
 
 # MLflow is imported locally, because it takes a second to load.
 
+T = TypeVar("T")
+
 LOGIN = "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD to a login"
+_RESPONDED: set[str] = set()  # servers that have responded to this process
 
 
-def run_url(uri: str, run_id: str) -> str:
-    """URL of the run's page, for a SQLite store on the server that `bidaflow up` starts."""
-    experiment_id = client_of(uri).get_run(run_id).info.experiment_id
-    pages = settings().mlflow_pages or server_url(uri) or settings().mlflow_url
-    return f"{pages.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}"
+def mlflow_client() -> "MlflowClient":
+    """A client of the store that the settings name."""
+    return client_of(settings().tracking_uri)
 
 
-def shows_pages(uri: str) -> bool:
-    """Whether a server shows the pages of the store's runs: `bidaflow up`, if it is a file."""
-    services = read_record()
-    is_up = services is not None and services.supervisor.alive
-    return bool(settings().mlflow_pages or server_url(uri) or is_up)
+def client_of(uri: str) -> "MlflowClient":
+    """A client of a store, with MLflow's informational output silenced.
+
+    A SQLite store that was moved or copied has its locations corrected first.
+    """
+    from mlflow.tracking import MlflowClient
+
+    follow_database(uri)
+    logging.getLogger("mlflow").setLevel(logging.WARNING)
+    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"
+    return MlflowClient(uri)
 
 
-def reading_client(uri: str) -> "MlflowClient | None":
+def reading_client() -> "MlflowClient | None":
     """A client for reading runs and models; None if the SQLite file is missing.
 
     Raises:
         UserError: the server does not respond (retryable), or refuses access.
     """
+    uri = settings().tracking_uri
     if uri.startswith("sqlite:") and not Path(uri.removeprefix("sqlite:///")).is_file():
         return None  # a client would create the file, which takes seconds
-    require_server(uri)
+    require_server()
     return client_of(uri)
 
 
-def server_url(uri: str) -> str | None:
+def all_pages(search: Callable[..., list[T]], **arguments: Any) -> list[T]:
+    """All results of a search by a client, which returns a page of them."""
+    from mlflow.utils import get_results_from_paginated_fn
+
+    results: list[T] = get_results_from_paginated_fn(
+        lambda size, token: search(max_results=size, page_token=token, **arguments),
+        max_results_per_page=1000,
+    )
+    return results
+
+
+@contextmanager
+def ignoring(*codes: str) -> Iterator[None]:
+    """End the block, without raising them, at errors of MLflow with these codes."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except MlflowException as error:
+        if error.error_code not in codes:
+            raise
+
+
+def run_url(run_id: str) -> str:
+    """URL of the run's page, for a SQLite store on the server that `bidaflow up` starts."""
+    experiment_id = mlflow_client().get_run(run_id).info.experiment_id
+    pages = settings().mlflow_pages or server_url() or settings().mlflow_url
+    return f"{pages.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}"
+
+
+def shows_pages() -> bool:
+    """Whether a server shows the pages of the store's runs: `bidaflow up`, if it is a file."""
+    services = read_record()
+    is_up = services is not None and services.supervisor.alive
+    return bool(settings().mlflow_pages or server_url() or is_up)
+
+
+def server_url() -> str | None:
     """The server's URL without user name and password; None for a local store."""
-    parts = urlsplit(uri)
+    parts = urlsplit(settings().tracking_uri)
     if parts.scheme not in ("http", "https"):
         return None
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
 
 
-@cache
-def require_server(uri: str) -> None:
-    """As `require_response`, but a server that has responded once to this process is not checked
-    again: MLflow's own retries wait for it while it restarts."""
-    require_response(uri)
-
-
-def require_response(uri: str) -> None:
+def require_server(again: bool = False) -> None:
     """Check that the server responds and accepts the login; does nothing for a local store.
 
-    Sends one request without retries, because MLflow's own retries take minutes.
+    Sends one request without retries, because MLflow's own retries take minutes. A server that has
+    responded once to this process is asked only `again`: the retries wait while it restarts.
 
     Raises:
         UserError: the server does not respond (retryable), or refuses access.
@@ -75,12 +114,12 @@ def require_response(uri: str) -> None:
     from mlflow.utils.credentials import get_default_host_creds
     from mlflow.utils.rest_utils import http_request
 
-    server = server_url(uri)
-    if server is None:
+    server = server_url()
+    if server is None or (server in _RESPONDED and not again):
         return
     try:
         response = http_request(
-            get_default_host_creds(uri),
+            get_default_host_creds(settings().tracking_uri),
             "/api/2.0/mlflow/experiments/search",
             "GET",
             max_retries=0,
@@ -94,6 +133,7 @@ def require_response(uri: str) -> None:
         ) from error
     if response.status_code in (401, 403):
         raise UserError(f"The MLflow server at {server} refuses access. {LOGIN}.")
+    _RESPONDED.add(server)
 
 
 def denied(error: Exception) -> UserError | None:
@@ -108,30 +148,6 @@ def denied(error: Exception) -> UserError | None:
         return None
     user = os.environ.get("MLFLOW_TRACKING_USERNAME", "without a name")
     return UserError(
-        f"The MLflow server at {server_url(settings().tracking_uri)} does not let the user {user} "
+        f"The MLflow server at {server_url()} does not let the user {user} "
         f"write. {LOGIN} of one who may, or ask for the permission EDIT."
     )
-
-
-def registered_models(client: "MlflowClient", query: str | None = None) -> "list[RegisteredModel]":
-    """All registered models that fulfil MLflow's `query`, from all pages."""
-    from mlflow.utils import get_results_from_paginated_fn
-
-    models: list[RegisteredModel] = get_results_from_paginated_fn(
-        lambda size, token: client.search_registered_models(query, size, page_token=token),
-        max_results_per_page=1000,
-    )
-    return models
-
-
-def client_of(uri: str) -> "MlflowClient":
-    """A client of the store, with MLflow's informational output silenced.
-
-    A SQLite store that was moved or copied has its locations corrected first.
-    """
-    from mlflow.tracking import MlflowClient
-
-    follow_database(uri)
-    logging.getLogger("mlflow").setLevel(logging.WARNING)
-    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"
-    return MlflowClient(uri)

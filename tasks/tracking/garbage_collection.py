@@ -25,7 +25,7 @@ from infra.artifacts.shared_folder import remove_shared, shared_folders
 from infra.artifacts.staging import BUILDING, PRUNED, remove_folder
 from infra.errors import UserError
 from infra.settings import settings
-from tasks.tracking.client import client_of
+from tasks.tracking.client import mlflow_client
 from tasks.tracking.lineage import (
     TRAINING_STAGE,
     FinishedStage,
@@ -41,9 +41,7 @@ TRAININGS = (TRAINING_STAGE, "train-language-model")
 KEPT_DAYS = 3
 
 
-def retire(
-    uri: str, experiment: str, keep: int, kept_stages: Collection[str] = ()
-) -> list[RecordedRun]:
+def retire(experiment: str, keep: int, kept_stages: Collection[str] = ()) -> list[RecordedRun]:
     """Delete the MLflow runs of all but the `keep` newest flow runs of an experiment, with their
     models. Returns the deleted runs.
 
@@ -51,18 +49,18 @@ def retire(
     previous, or a user's own), or one of its stages is in use or among the `kept_stages`
     (<stage>/<key>). At an address, new ones are kept as well.
     """
-    runs = [run for run in recorded_runs(uri) if run.experiment == experiment]
+    runs = [run for run in recorded_runs() if run.experiment == experiment]
     retired: list[RecordedRun] = []
     for parent in [run for run in runs if run.parent is None][keep:]:
         family = [*(run for run in runs if run.parent == parent.id), parent]
         stages = {f"{TRAINING_STAGE}/{run.stage}" for run in family}
-        if _is_new(parent) or stages & set(kept_stages) or _is_protected(uri, family):
+        if _is_new(parent) or stages & set(kept_stages) or _is_protected(family):
             continue
         with ExitStack() as held:
             locks = [lock_file(stages_folder() / stage, "use") for stage in stages]
             if all(held.enter_context(lock_if_free(lock)) for lock in locks):
                 for run in family:
-                    _delete(uri, run)
+                    _delete(run)
                 retired += family
     return retired
 
@@ -75,16 +73,16 @@ def _is_new(parent: RecordedRun) -> bool:
     return settings().address is not None and hours < 2 * settings().time_limit_hours
 
 
-def _is_protected(uri: str, family: Sequence[RecordedRun]) -> bool:
+def _is_protected(family: Sequence[RecordedRun]) -> bool:
     """Whether one of the runs is still running, or a model of it has an alias by now."""
-    client = client_of(uri)
+    client = mlflow_client()
     models = {name for run in family for name in run.models if "@" not in name}
     versions = (client.get_model_version(*model.rsplit("/", 1)) for model in models)
     return any(run.status == "RUNNING" for run in family) or any(v.aliases for v in versions)
 
 
-def _delete(uri: str, run: RecordedRun) -> None:
-    client = client_of(uri)
+def _delete(run: RecordedRun) -> None:
+    client = mlflow_client()
     for model in run.models:
         client.delete_model_version(*model.rsplit("/", 1))
     experiment = client.get_run(run.id).info.experiment_id
@@ -108,16 +106,16 @@ class Garbage:
             return not free
 
 
-def find_garbage(uri: str, checkpoints: bool = False) -> list[Garbage]:
-    """All removable folders and files, given the runs that MLflow keeps at `uri`; with
+def find_garbage(checkpoints: bool = False) -> list[Garbage]:
+    """All removable folders and files, given the runs that MLflow keeps; with
     `checkpoints`, also those from which interrupted runs could resume.
 
     Raises:
         UserError: the MLflow server does not respond, or the store has none of the trainings.
     """
-    stages, runs = finished_stages(), recorded_runs(uri)
+    stages, runs = finished_stages(), recorded_runs()
     trained = {s.folder.name for s in stages.values() if s.folder.parent.name in TRAININGS}
-    known = {run.stage for run in recorded_runs(uri, include_deleted=True)}
+    known = {run.stage for run in recorded_runs(include_deleted=True)}
     # A wrong or missing store keeps no run, so that all trainings would be removed.
     if trained and not trained & known:
         raise UserError(
@@ -135,7 +133,7 @@ def find_garbage(uri: str, checkpoints: bool = False) -> list[Garbage]:
     ]
 
 
-def prune(uri: str, checkpoints: bool = False) -> list[Garbage]:
+def prune(checkpoints: bool = False) -> list[Garbage]:
     """Remove all garbage, as `find_garbage` lists it, that is not in use. Returns what was removed.
 
     From a local database, `mlflow gc` removes the runs and models that were deleted days ago.
@@ -144,25 +142,27 @@ def prune(uri: str, checkpoints: bool = False) -> list[Garbage]:
         UserError: as `find_garbage` does.
     """
     with ExitStack() as held:
-        locks = {item.lock for item in find_garbage(uri, checkpoints)}
+        locks = {item.lock for item in find_garbage(checkpoints)}
         free = {lock for lock in locks if held.enter_context(lock_if_free(lock))}
         # Listed again, for what a flow has begun to use or a new run refers to.
-        removed = [item for item in find_garbage(uri, checkpoints) if item.lock in free]
+        removed = [item for item in find_garbage(checkpoints) if item.lock in free]
         for item in removed:
             _remove(item.path)
-    if uri.startswith("sqlite:"):
-        erase_deleted(uri)
+    erase_deleted()
     return removed
 
 
-def erase_deleted(uri: str) -> None:
+def erase_deleted() -> None:
     """Erase the runs, models and experiments that were deleted in a local database KEPT_DAYS ago,
     with their files.
 
     Raises:
         UserError: MLflow can't erase them; the message has its last words.
     """
-    client_of(uri)  # corrects the locations of a database that was moved or copied
+    uri = settings().tracking_uri
+    if not uri.startswith("sqlite:"):
+        return
+    mlflow_client()  # corrects the locations of a database that was moved or copied
     collect = [sys.executable, "-m", "mlflow", "gc", "--older-than", f"{KEPT_DAYS}d"]
     done = subprocess.run(
         [*collect, "--backend-store-uri", uri, "--tracking-uri", uri],

@@ -45,7 +45,7 @@ from infra.errors import UserError
 from infra.processes import belongs_to_root, end, record_process, root_of_processes
 from infra.run_logger import logger
 from infra.settings import settings
-from tasks.tracking.client import denied, require_response
+from tasks.tracking.client import denied, require_server
 from tasks.tracking.runs import Status, finish_flow_run
 
 VARIABLE = "BIDAFLOW_FLOW_RUN"
@@ -111,7 +111,7 @@ def _end_copied_run(run_id: str) -> None:
     """End a flow run in the copy of a root that was made during the run. Its processes, and what
     servers have of it, belong to the original, where it may still run or be started again."""
     if settings().mlflow_tracking_uri is None:
-        finish_flow_run(settings().tracking_uri, run_id, "KILLED")
+        finish_flow_run(run_id, "KILLED")
     remove_note(run_id)
 
 
@@ -163,9 +163,8 @@ def end_mlflow_runs(run_id: str, status: Status, reason: str | None = None) -> N
 
     If MLflow does not respond, a note stays, so that the next start tries again.
     """
-    uri = settings().tracking_uri
     try:
-        require_response(uri)  # MLflow's own retries take minutes
+        require_server(again=True)  # MLflow's own retries take minutes
     except UserError as error:
         logger().warning(
             f"The MLflow runs of the ended flow run {run_id} stay RUNNING until the next start "
@@ -174,7 +173,7 @@ def end_mlflow_runs(run_id: str, status: Status, reason: str | None = None) -> N
         if not has_note(run_id):
             write_note(run_id, Note(pid=os.getpid(), created=0))
         return
-    finish_flow_run(uri, run_id, status, reason)
+    finish_flow_run(run_id, status, reason)
     remove_note(run_id)
 
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infra.artifacts.manifest import (
     MANIFEST,
@@ -17,7 +17,10 @@ from infra.artifacts.manifest import (
 )
 from infra.artifacts.remote import ensure_local, published_stages
 from infra.errors import UserError
-from tasks.tracking.client import reading_client, registered_models
+from tasks.tracking.client import all_pages, reading_client
+
+if TYPE_CHECKING:
+    from mlflow.tracking import MlflowClient
 
 # MLflow is imported locally, because it takes a second to load.
 
@@ -44,31 +47,22 @@ class RecordedRun:
         return self.name.partition(" · ")[0]
 
 
-def recorded_runs(uri: str, include_deleted: bool = False) -> list[RecordedRun]:
+def recorded_runs(include_deleted: bool = False) -> list[RecordedRun]:
     """All runs, newest first; with `include_deleted` also deleted runs that MLflow still has.
 
     Raises:
         UserError: the server does not respond.
     """
     from mlflow.entities import ViewType
-    from mlflow.utils import get_results_from_paginated_fn
 
-    client = reading_client(uri)
+    client = reading_client()
     if client is None:
         return []
     models = _models(client)
     view = ViewType.ALL if include_deleted else ViewType.ACTIVE_ONLY
-    found = get_results_from_paginated_fn(
-        lambda size, token: client.search_experiments(view, size, page_token=token),
-        max_results_per_page=1000,
-    )
+    found = all_pages(client.search_experiments, view_type=view)
     experiments = {experiment.experiment_id: experiment.name for experiment in found}
-    runs = get_results_from_paginated_fn(
-        lambda size, token: client.search_runs(
-            list(experiments), run_view_type=view, max_results=size, page_token=token
-        ),
-        max_results_per_page=1000,
-    )
+    runs = all_pages(client.search_runs, experiment_ids=list(experiments), run_view_type=view)
     return [
         RecordedRun(
             id=run.info.run_id,
@@ -87,16 +81,11 @@ def recorded_runs(uri: str, include_deleted: bool = False) -> list[RecordedRun]:
     ]
 
 
-def _models(client: Any) -> dict[str, tuple[str, ...]]:
+def _models(client: "MlflowClient") -> dict[str, tuple[str, ...]]:
     """The model versions and aliases of each run, by run id."""
-    from mlflow.utils import get_results_from_paginated_fn
-
     names: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
-    aliases = {model.name: model.aliases for model in registered_models(client)}
-    for model in get_results_from_paginated_fn(
-        lambda size, token: client.search_model_versions(max_results=size, page_token=token),
-        max_results_per_page=1000,
-    ):
+    aliases = {model.name: model.aliases for model in all_pages(client.search_registered_models)}
+    for model in all_pages(client.search_model_versions):
         version = str(model.version)
         targets = aliases.get(model.name, {})  # none of a model that was registered just now
         own = [alias for alias, target in targets.items() if str(target) == version]

@@ -1,12 +1,13 @@
-"""Sends epoch metrics and system metrics to MLflow runs."""
+"""Sends epoch metrics and system metrics to MLflow runs, also those that a run lacks at its end."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from infra.masking import mask_secrets
+from infra.settings import settings
 from tasks.tracking.client import client_of
 
 # MLflow is imported locally, because it takes a second to load.
@@ -70,18 +71,34 @@ class EpochLogger:
             client.log_batch(self.run_id, metrics=points)
             del self.unsent[:METRICS_PER_CALL]
 
+    def complete(self, history: Sequence[Mapping[str, Any]], name: str) -> None:
+        """Send the metrics that a training's run lacks, so that it has the scores of all
+        evaluations.
+
+        The worker may not have reached MLflow when it wrote its last checkpoint, which has what it
+        had not sent. A run that was created when the training resumed lacks the evaluations before:
+        those in `history` at whose steps it has no value of the metric `name`.
+        """
+        self.send()
+        sent = {p.step for p in client_of(self.uri).get_metric_history(self.run_id, name)}
+        for entry in history:
+            if entry["step"] not in sent:
+                self._add(entry["step"], {n: value for n, value in entry.items() if n != "step"})
+        self.send()
+
     def _add(self, step: int, metrics: Mapping[str, float]) -> None:
         now = int(time.time() * 1000)
         self.unsent.extend([name, value, now, step] for name, value in metrics.items())
 
 
 @contextmanager
-def system_metrics(uri: str, run_id: str) -> Iterator[None]:
+def system_metrics(run_id: str) -> Iterator[None]:
     """Log this machine's CPU, memory, disk, network and GPU use every 10 s during the block."""
-    client_of(uri)
     from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
-    monitor = SystemMetricsMonitor(run_id, resume_logging=True, tracking_uri=uri)
+    monitor = SystemMetricsMonitor(
+        run_id, resume_logging=True, tracking_uri=settings().tracking_uri
+    )
     monitor.start()
     try:
         yield

@@ -14,8 +14,8 @@ from urllib.parse import unquote, urlsplit
 from jinja2 import Environment, StrictUndefined
 
 from infra.artifacts.hard_links import link_to_equal
-from infra.settings import CHECKOUT
-from tasks.tracking.client import client_of
+from infra.settings import CHECKOUT, settings
+from tasks.tracking.client import ignoring, mlflow_client
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -31,7 +31,7 @@ INFERENCE_PACKAGES = ("mlflow", "numpy", "pyarrow", "pydantic", "safetensors", "
 _LOGGING = threading.Lock()
 
 
-def log_model(uri: str, run_id: str, model_folder: Path, registered_name: str, step: int) -> str:
+def log_model(run_id: str, model_folder: Path, registered_name: str, step: int) -> str:
     """Log a model folder with its inference code, register it as a new version, and return its URI.
 
     `step` is the optimisation step of the weights; the run's metrics at that step become the
@@ -40,7 +40,7 @@ def log_model(uri: str, run_id: str, model_folder: Path, registered_name: str, s
     import mlflow.pyfunc
     from mlflow.models import Model
 
-    client = client_of(uri)
+    client = mlflow_client()
     versions = client.search_model_versions(f"name = '{registered_name}' and run_id = '{run_id}'")
     if versions:
         return f"models:/{registered_name}/{versions[0].version}"
@@ -50,7 +50,7 @@ def log_model(uri: str, run_id: str, model_folder: Path, registered_name: str, s
         run.info.experiment_id, "answerer", source_run_id=run_id, params=run.data.params
     )
     with _LOGGING, _no_bytecode(), _no_warning_about_params():
-        mlflow.set_tracking_uri(uri)  # `Model.log` takes no URI
+        mlflow.set_tracking_uri(settings().tracking_uri)  # `Model.log` takes no URI
         Model.log(
             artifact_path=None,
             flavor=mlflow.pyfunc,
@@ -107,13 +107,8 @@ def _no_warning_about_params() -> Iterator[None]:
 
 
 def _register(client: "MlflowClient", name: str, run: "Run", model_id: str) -> str:
-    from mlflow.exceptions import MlflowException
-
-    try:
+    with ignoring("RESOURCE_ALREADY_EXISTS"):
         client.create_registered_model(name)
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_ALREADY_EXISTS":
-            raise
     card = model_card(name, run.data.params, run.data.tags, run.data.metrics)
     tags = version_tags(run.data.tags, run.data.metrics)
     created = client.create_model_version(

@@ -14,7 +14,13 @@ from infra.errors import UserError
 from infra.files import user_path
 from infra.settings import settings
 from tasks.tracking import runs
-from tasks.tracking.client import client_of, reading_client, registered_models, require_server
+from tasks.tracking.client import (
+    all_pages,
+    ignoring,
+    mlflow_client,
+    reading_client,
+    require_server,
+)
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
@@ -43,7 +49,7 @@ class RegisteredVersion:
     aliases: tuple[str, ...] = field(compare=False)
 
 
-def get_version(uri: str, model_uri: str, run_id: str) -> RegisteredVersion:
+def get_version(model_uri: str, run_id: str) -> RegisteredVersion:
     """The version with the URI `models:/<name>/<version>`, which the run `run_id` registered.
 
     Raises:
@@ -51,7 +57,7 @@ def get_version(uri: str, model_uri: str, run_id: str) -> RegisteredVersion:
             number.
     """
     name, version = model_uri.removeprefix("models:/").rsplit("/", 1)
-    model = _lookup(uri, name, version=version)
+    model = find(name, version=version)
     if model is None or model.run_id != run_id:
         raise UserError(
             f"Version {version} of {name} no longer exists in MLflow. To train it again, remove "
@@ -60,7 +66,7 @@ def get_version(uri: str, model_uri: str, run_id: str) -> RegisteredVersion:
     return model
 
 
-def find_version(uri: str, model_uri: str) -> RegisteredVersion:
+def find_version(model_uri: str) -> RegisteredVersion:
     """The version that a user names as `models:/<name>/<version>` or `models:/<name>@<alias>`, or
     without `models:/`. The name may also be that of the dataset: `tickets@champion`.
 
@@ -73,9 +79,9 @@ def find_version(uri: str, model_uri: str) -> RegisteredVersion:
             f"{model_uri} is not a model URI, and no model directory has this path. Expected "
             "models:/<name>/<version> or models:/<name>@<alias>."
         )
-    require_server(uri)  # MLflow's own retries take minutes
+    require_server()  # MLflow's own retries take minutes
     name, version, alias = match.groups()
-    model = _lookup(uri, name, version, alias) or _lookup(uri, f"bidaf-{name}", version, alias)
+    model = find(name, alias, version) or find(f"bidaf-{name}", alias, version)
     if model is None:
         missing = (
             f"{name} has no version {version}"
@@ -86,18 +92,18 @@ def find_version(uri: str, model_uri: str) -> RegisteredVersion:
     return model
 
 
-def chosen_version(uri: str, model: str | None, dataset: str) -> RegisteredVersion:
+def chosen_version(model: str | None, dataset: str) -> RegisteredVersion:
     """The version that a user names (see `find_version`), or else the champion of a dataset.
 
     Raises:
         UserError: there is no such version, or the server does not respond.
     """
     if model is not None:
-        return find_version(uri, model)
-    require_server(uri)
-    champion = with_alias(uri, f"bidaf-{dataset}", CHAMPION)
+        return find_version(model)
+    require_server()
+    champion = find(f"bidaf-{dataset}", CHAMPION)
     if champion is None:
-        others = ", ".join(model.name.removeprefix("bidaf-") for model in champions(uri))
+        others = ", ".join(model.name.removeprefix("bidaf-") for model in champions())
         known = f"Those that have one: {others} (--dataset). " if others else ""
         raise UserError(
             f"The dataset {dataset} has no champion yet. {known}Train one with `bidaflow retrain`, "
@@ -111,38 +117,45 @@ def title(model: RegisteredVersion) -> str:
     return f"Version {model.version} ({model.tags.get('variant', 'unknown variant')})"
 
 
-def with_alias(uri: str, name: str, alias: str) -> RegisteredVersion | None:
-    """The version with an alias; None if there is none.
+def find(name: str, alias: str | None = None, version: str = "") -> RegisteredVersion | None:
+    """The version with an alias, or else with a number; None if there is none.
 
     Raises:
         MlflowException: the lookup failed for another reason.
     """
-    return _lookup(uri, name, alias=alias)
+    client = mlflow_client()
+    # MLflow's codes for an unknown model or version, and for an unknown alias.
+    with ignoring("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+        return _version(
+            client.get_model_version_by_alias(name, alias)
+            if alias
+            else client.get_model_version(name, version)
+        )
+    return None
 
 
-def set_champion(uri: str, model: RegisteredVersion) -> RegisteredVersion | None:
+def set_champion(model: RegisteredVersion) -> RegisteredVersion | None:
     """Promote a version to champion. The champion before it becomes the previous one and is
     returned, if there was one."""
-    before = with_alias(uri, model.name, CHAMPION)
-    client = client_of(uri)
+    before, client = find(model.name, CHAMPION), mlflow_client()
     if before is not None and before.version != model.version:
         client.set_registered_model_alias(model.name, PREVIOUS, before.version)
     client.set_registered_model_alias(model.name, CHAMPION, model.version)
     return before
 
 
-def newest_version(uri: str, name: str) -> int:
+def newest_version(name: str) -> int:
     """The number of a model's newest version."""
-    versions = client_of(uri).search_model_versions(f"name = '{name}'")
+    versions = mlflow_client().search_model_versions(f"name = '{name}'")
     return max(int(version.version) for version in versions)
 
 
-def set_challenger(uri: str, model: RegisteredVersion) -> None:
+def set_challenger(model: RegisteredVersion) -> None:
     """Make a version the challenger, replacing an earlier one."""
-    client_of(uri).set_registered_model_alias(model.name, CHALLENGER, model.version)
+    mlflow_client().set_registered_model_alias(model.name, CHALLENGER, model.version)
 
 
-def rollback(uri: str, name: str) -> tuple[RegisteredVersion, RegisteredVersion | None]:
+def rollback(name: str) -> tuple[RegisteredVersion, RegisteredVersion | None]:
     """Make the previous champion the champion again. Returns it, and the version it replaces.
 
     A rerun after an interruption restores the same version. A second rollback is refused: it would
@@ -151,29 +164,29 @@ def rollback(uri: str, name: str) -> tuple[RegisteredVersion, RegisteredVersion 
     Raises:
         UserError: there is no previous champion.
     """
-    restored = with_alias(uri, name, PREVIOUS)
+    restored = find(name, PREVIOUS)
     if restored is None:
         raise UserError(
             f"{name} has no previous champion to roll back to. To choose another version, run: "
             f"bidaflow promote models:/{name}/VERSION"
         )
-    replaced, client = with_alias(uri, name, CHAMPION), client_of(uri)
+    replaced, client = find(name, CHAMPION), mlflow_client()
     # The other way round, an interruption would lose which version to restore.
     client.set_registered_model_alias(name, CHAMPION, restored.version)
     client.delete_registered_model_alias(name, PREVIOUS)
     return restored, replaced if replaced and replaced.version != restored.version else None
 
 
-def tag(uri: str, model: RegisteredVersion, tags: Mapping[str, str]) -> None:
+def tag(model: RegisteredVersion, tags: Mapping[str, str]) -> None:
     """Tag a version, and the run that trained it if it has not been deleted."""
-    client = client_of(uri)
+    client = mlflow_client()
     for key, value in tags.items():
         client.set_model_version_tag(model.name, model.version, key, value)
-    if runs.is_kept(uri, model.run_id):
-        runs.tag(uri, model.run_id, tags)
+    if runs.is_kept(model.run_id):
+        runs.tag(model.run_id, tags)
 
 
-def download(uri: str, model_id: str, folder: Path) -> None:
+def download(model_id: str, folder: Path) -> None:
     """Copy the model folder of a logged model, which `Predictor` loads, to the new `folder`.
 
     Raises:
@@ -181,8 +194,10 @@ def download(uri: str, model_id: str, folder: Path) -> None:
     """
     import mlflow
 
-    _require_files(uri, model_id)
-    mlflow.set_tracking_uri(uri)  # the download takes a tracking URI only for runs
+    _require_files(model_id)
+    mlflow.set_tracking_uri(
+        settings().tracking_uri
+    )  # the download takes a tracking URI only for runs
     with tempfile.TemporaryDirectory() as temporary:
         downloaded = mlflow.artifacts.download_artifacts(
             artifact_uri=f"models:/{model_id}", dst_path=temporary
@@ -191,23 +206,20 @@ def download(uri: str, model_id: str, folder: Path) -> None:
         shutil.move(logged, folder)
 
 
-def _require_files(uri: str, model_id: str) -> None:
+def _require_files(model_id: str) -> None:
     """Check that the files of a logged model exist, if they are on this machine.
 
     Raises:
         UserError: they do not, or the model was not logged by a training.
     """
-    from mlflow.exceptions import MlflowException
-
-    try:
-        logged = client_of(uri).get_logged_model(model_id)
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-            raise
+    logged = None
+    with ignoring("RESOURCE_DOES_NOT_EXIST"):
+        logged = mlflow_client().get_logged_model(model_id)
+    if logged is None:
         raise UserError(
             f"MLflow has no files of the model {model_id}: a training of bidaflow did not log it, "
             "or its files were erased. Choose another version."
-        ) from error
+        )
     location = urlsplit(logged.artifact_location)
     recorded = Path(unquote(location.path))
     if location.scheme in ("", "file") and not recorded.is_dir():
@@ -237,7 +249,7 @@ def find_model_files(folder: str) -> list[Path]:
 def fetch_model(out: Path, source: str | Sequence[Path]) -> dict[str, Any]:
     """Copy a model's files to `out`/model: `source` is a logged model's id, or the files."""
     if isinstance(source, str):
-        download(settings().tracking_uri, source, out / "model")
+        download(source, out / "model")
     else:
         (out / "model").mkdir()
         for file in source:
@@ -245,66 +257,29 @@ def fetch_model(out: Path, source: str | Sequence[Path]) -> dict[str, Any]:
     return {}
 
 
-def champions(uri: str) -> list[RegisteredVersion]:
+def champions() -> list[RegisteredVersion]:
     """The champion of each registered model that has one.
 
     Raises:
         UserError: the server does not respond.
     """
-    client = reading_client(uri)
+    client = reading_client()
     if client is None:
         return []
     return [
         _version(client.get_model_version(model.name, model.aliases[CHAMPION]))
-        for model in registered_models(client, "name LIKE 'bidaf-%'")
+        for model in all_pages(client.search_registered_models, filter_string="name LIKE 'bidaf-%'")
         if CHAMPION in model.aliases
     ]
 
 
-def dev_f1(uri: str, model: RegisteredVersion) -> float | None:
-    """F1 on the dev set, 0 to 100, of the run that trained a version; None if none was logged, or
-    the run was erased."""
-    from mlflow.exceptions import MlflowException
-
-    try:
-        metrics: dict[str, float] = client_of(uri).get_run(model.run_id).data.metrics
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-            raise
-        return None
-    return metrics.get("dev/f1")
-
-
-def trained_variant(uri: str, model_id: str) -> str:
+def trained_variant(model_id: str) -> str:
     """The variant of a logged model, for people; its id if the run that logged it is gone."""
-    from mlflow.exceptions import MlflowException
-
-    client = client_of(uri)
-    try:
+    client = mlflow_client()
+    with ignoring("RESOURCE_DOES_NOT_EXIST"):
         run = client.get_run(client.get_logged_model(model_id).source_run_id)
-    except MlflowException:
-        return model_id
-    return str(run.data.tags.get("variant", model_id))
-
-
-def _lookup(
-    uri: str, name: str, version: str | None = None, alias: str | None = None
-) -> RegisteredVersion | None:
-    """The version with a number or an alias; None if it does not exist."""
-    from mlflow.exceptions import MlflowException
-
-    client = client_of(uri)
-    try:
-        return _version(
-            client.get_model_version(name, version)
-            if alias is None
-            else client.get_model_version_by_alias(name, alias)
-        )
-    except MlflowException as error:
-        # MLflow's codes for an unknown model or version, and for an unknown alias.
-        if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
-            raise
-        return None
+        return str(run.data.tags.get("variant", model_id))
+    return model_id
 
 
 def _version(version: "ModelVersion") -> RegisteredVersion:

@@ -15,12 +15,11 @@ from infra.masking import mask_secrets
 from infra.run_logger import logger
 from infra.settings import settings
 from infra.storage.mlflow_locations import FOLDER_TAG, artifacts_of
-from tasks.tracking.client import client_of, require_server
+from tasks.tracking.client import ignoring, mlflow_client, require_server
 from tasks.tracking.metric_logger import system_metrics
 
 if TYPE_CHECKING:
     from mlflow.entities import Experiment, Run
-    from mlflow.tracking import MlflowClient
 
 # MLflow and Prefect are imported locally: they take seconds to load, and Ray's workers import this
 # module, but do not need Prefect.
@@ -70,57 +69,32 @@ def corpus_dataset(corpus: Path, digest: str) -> InputDataset:
     return InputDataset("corpus", digest, str(corpus), "train", table)
 
 
-def parent_run(
-    uri: str,
-    experiment: str,
-    flow_run_id: str,
-    flow_run_url: str | None,
-    name: str,
-    tags: Mapping[str, str],
-) -> str:
-    """Reopen or create the parent MLflow run of a flow run, and return its id.
+def parent_run_of(dataset: str) -> str:
+    """Reopen or create the parent MLflow run of this flow run for a dataset, and return its id.
 
     The first call with a new SQLite database creates it, which takes about a second.
 
     Raises:
         UserError: the server does not respond, or the experiment has been deleted.
     """
-    require_server(uri)
-    client = client_of(uri)
-    experiment_id = _experiment_id(client, uri, experiment)
-    own = {"bidaflow.role": "parent", "prefect.flow_run_id": flow_run_id}
-    existing = _search(client, [experiment_id], own)
-    # A temporary server has no pages.
-    page = flow_run_url if (flow_run_url or "").startswith("http") else None
+    from prefect.runtime import flow_run
+
+    require_server()
+    experiment_id = _experiment_id(f"bidaflow/{dataset}")
+    own = {"bidaflow.role": "parent", "prefect.flow_run_id": str(flow_run.id)}
+    existing = _search([experiment_id], own)
+    url = flow_run.ui_url or ""
+    page = url if url.startswith("http") else None  # a temporary server has no pages
     optional = {
         "prefect.flow_run_url": page,
         "mlflow.note.content": page and f"[Prefect flow run]({page})",
         "git.commit": git_commit(),
     }
-    own |= {key: value for key, value in optional.items() if value}
-    return str(_open_run(uri, experiment_id, existing, name, {**own, **tags}).info.run_id)
+    own |= {"dataset": dataset} | {key: value for key, value in optional.items() if value}
+    return str(_open_run(experiment_id, existing, str(flow_run.name), own).info.run_id)
 
 
-def parent_run_of(dataset: str) -> str:
-    """Id of the parent MLflow run of this flow run for a dataset."""
-    from prefect.runtime import flow_run
-
-    return parent_run(
-        settings().tracking_uri,
-        f"bidaflow/{dataset}",
-        flow_run_id=str(flow_run.id),
-        flow_run_url=flow_run.ui_url,
-        name=str(flow_run.name),
-        tags={"dataset": dataset},
-    )
-
-
-def start_variant_run(
-    uri: str,
-    parent_run_id: str,
-    variant: VariantRun,
-    resumed: bool = False,
-) -> str:
+def start_variant_run(parent_run_id: str, variant: VariantRun, resumed: bool = False) -> str:
     """Reopen or create the run that trains one variant, a child of `parent_run_id`. Returns its id.
 
     A run of the same stage (its key) is reopened if the same flow run opened it, or if it failed or
@@ -133,13 +107,13 @@ def start_variant_run(
     """
     from mlflow.entities import Param
 
-    client = client_of(uri)
+    client = mlflow_client()
     parent = client.get_run(parent_run_id)
     own = {"bidaflow.role": "variant", "bidaflow.stage": variant.stage}
     reopenable = ("FAILED", "KILLED", "FINISHED") if resumed else ("FAILED", "KILLED")
     existing = [
         run
-        for run in _search(client, [parent.info.experiment_id], own)
+        for run in _search([parent.info.experiment_id], own)
         if run.info.status in reopenable or run.data.tags["mlflow.parentRunId"] == parent_run_id
     ]
     inherited = ("prefect.flow_run_id", "prefect.flow_run_url", "git.commit", "mlflow.note.content")
@@ -147,7 +121,7 @@ def start_variant_run(
     # MLflow truncates the digests of run inputs, so the full ones are tags.
     digests = {f"{dataset.context}.digest": dataset.digest for dataset in variant.datasets}
     own |= {"mlflow.parentRunId": parent_run_id, **variant.tags, **digests}
-    run = _open_run(uri, parent.info.experiment_id, existing, variant.name, own)
+    run = _open_run(parent.info.experiment_id, existing, variant.name, own)
     run_id = str(run.info.run_id)
     params = [
         Param(key, str(value))
@@ -155,26 +129,25 @@ def start_variant_run(
         if key not in run.data.params
     ]
     client.log_batch(run_id, params=params)
-    _log_inputs(client, run_id, variant.datasets)
+    _log_inputs(run_id, variant.datasets)
     return run_id
 
 
-def is_logged(uri: str, experiment: str, stage: str) -> bool:
+def is_logged(experiment: str, stage: str) -> bool:
     """Whether an experiment has a finished run of the stage with this key.
 
     Raises:
         UserError: the server does not respond.
     """
-    require_server(uri)
-    client = client_of(uri)
-    existing = client.get_experiment_by_name(experiment)
+    require_server()
+    existing = mlflow_client().get_experiment_by_name(experiment)
     if existing is None:
         return False
-    found = _search(client, [existing.experiment_id], {"bidaflow.stage": stage})
+    found = _search([existing.experiment_id], {"bidaflow.stage": stage})
     return any(run.info.status == "FINISHED" for run in found)
 
 
-def _log_inputs(client: "MlflowClient", run_id: str, datasets: Iterable[InputDataset]) -> None:
+def _log_inputs(run_id: str, datasets: Iterable[InputDataset]) -> None:
     """Log the input datasets, with one retry.
 
     MLflow looks up a dataset and then creates it. If two runs start at once, both lookups may miss
@@ -198,9 +171,9 @@ def _log_inputs(client: "MlflowClient", run_id: str, datasets: Iterable[InputDat
         for data in datasets
     ]
     try:
-        client.log_inputs(run_id, inputs)
+        mlflow_client().log_inputs(run_id, inputs)
     except MlflowException:
-        client.log_inputs(run_id, inputs)
+        mlflow_client().log_inputs(run_id, inputs)
 
 
 def _rows_and_columns(table: Path) -> dict[str, str]:
@@ -227,121 +200,115 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def is_kept(uri: str, run_id: str) -> bool:
+def is_kept(run_id: str) -> bool:
     """Whether a run exists and has not been deleted."""
-    from mlflow.exceptions import MlflowException
-
-    try:
-        return bool(client_of(uri).get_run(run_id).info.lifecycle_stage == "active")
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-            raise
-        return False
+    with ignoring("RESOURCE_DOES_NOT_EXIST"):
+        return bool(mlflow_client().get_run(run_id).info.lifecycle_stage == "active")
+    return False
 
 
-def require_kept(uri: str, run_id: str) -> None:
+def require_kept(run_id: str) -> None:
     """Check that the MLflow run of a training still exists.
 
     Raises:
         UserError: it was deleted meanwhile.
     """
-    if not is_kept(uri, run_id):
+    if not is_kept(run_id):
         raise UserError(
             f"The MLflow run {run_id} was deleted during its training. Start the training again: "
             "it continues from its checkpoint, with a new run."
         )
 
 
-def log_artifacts(uri: str, run_id: str, files: Iterable[Path]) -> None:
+def log_artifacts(run_id: str, files: Iterable[Path]) -> None:
     """Log files as artifacts of the run, under their own names."""
     for file in files:
-        client_of(uri).log_artifact(run_id, str(file))
+        mlflow_client().log_artifact(run_id, str(file))
 
 
-def log_text(uri: str, run_id: str, name: str, text: str) -> None:
+def log_text(run_id: str, name: str, text: str) -> None:
     """Log a text as an artifact of the run, as a file named `name`."""
-    client_of(uri).log_text(run_id, text, name)
+    mlflow_client().log_text(run_id, text, name)
 
 
-def read_text(uri: str, run_id: str, name: str) -> str:
+def read_text(run_id: str, name: str) -> str:
     """The content of a text artifact of the run."""
     with tempfile.TemporaryDirectory() as folder:
-        file = client_of(uri).download_artifacts(run_id, name, folder)
+        file = mlflow_client().download_artifacts(run_id, name, folder)
         return Path(file).read_text(encoding="utf-8")
 
 
-def tag(uri: str, run_id: str, tags: Mapping[str, str]) -> None:
+def tag(run_id: str, tags: Mapping[str, str]) -> None:
     """Set tags on a run."""
     from mlflow.entities import RunTag
 
-    client_of(uri).log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
+    mlflow_client().log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
 
 
-def add_link(uri: str, run_id: str, link: str) -> None:
+def add_link(run_id: str, link: str) -> None:
     """Add a Markdown link to a run's note, once."""
     note = "mlflow.note.content"
-    links = client_of(uri).get_run(run_id).data.tags.get(note, "").split(" · ")
-    tag(uri, run_id, {note: " · ".join(dict.fromkeys([*filter(None, links), link]))})
+    links = mlflow_client().get_run(run_id).data.tags.get(note, "").split(" · ")
+    tag(run_id, {note: " · ".join(dict.fromkeys([*filter(None, links), link]))})
 
 
-def log_scores(uri: str, run_id: str, scores: Mapping[str, float], step: int = 0) -> None:
+def log_scores(run_id: str, scores: Mapping[str, float], step: int = 0) -> None:
     """Log scores of a run, at an optimisation step or an epoch."""
     from mlflow.entities import Metric
 
     now = int(time.time() * 1000)
     metrics = [Metric(name, value, now, step) for name, value in scores.items()]
-    client_of(uri).log_batch(run_id, metrics=metrics)
+    mlflow_client().log_batch(run_id, metrics=metrics)
 
 
-def finish(uri: str, run_id: str, status: Status) -> None:
+def finish(run_id: str, status: Status) -> None:
     """End a run with a status."""
-    client_of(uri).set_terminated(run_id, status)
+    mlflow_client().set_terminated(run_id, status)
 
 
 @contextmanager
-def finishing_run(uri: str, run_id: str) -> Iterator[None]:
+def finishing_run(run_id: str) -> Iterator[None]:
     """Log system metrics during the block, then end the MLflow run with the block's outcome."""
     from mlflow.exceptions import MlflowException
 
     try:
-        with system_metrics(uri, run_id):
+        with system_metrics(run_id):
             yield
     except BaseException as error:
         try:
-            finish(uri, run_id, "FAILED" if isinstance(error, Exception) else "KILLED")
+            finish(run_id, "FAILED" if isinstance(error, Exception) else "KILLED")
         except MlflowException as problem:  # the block's error says more
             reason = mask_secrets(first_line(problem))
             logger().warning(f"The MLflow run {run_id} was not ended: {reason}")
         raise
-    finish(uri, run_id, "FINISHED")
+    finish(run_id, "FINISHED")
 
 
-def has_runs(uri: str, flow_run_id: str) -> bool:
+def has_runs(flow_run_id: str) -> bool:
     """Whether a flow run, or an earlier attempt of it, has opened MLflow runs."""
-    return bool(_runs_of(client_of(uri), flow_run_id))
+    return bool(_runs_of(flow_run_id))
 
 
-def finish_flow_run(uri: str, flow_run_id: str, status: Status, reason: str | None = None) -> None:
+def finish_flow_run(flow_run_id: str, status: Status, reason: str | None = None) -> None:
     """End all MLflow runs that a flow run left running, and tag them with the reason, if any.
 
     With the status KILLED, failed runs get it, too: trainings fail when their flow is killed.
     """
     ended = ("RUNNING", "FAILED") if status == "KILLED" else ("RUNNING",)
-    client = client_of(uri)
-    for run in _runs_of(client, flow_run_id):
+    for run in _runs_of(flow_run_id):
         if run.info.status in ended:
             if reason:
-                tag(uri, run.info.run_id, {"ended": reason})
-            client.set_terminated(run.info.run_id, status)
+                tag(run.info.run_id, {"ended": reason})
+            finish(run.info.run_id, status)
 
 
-def _runs_of(client: "MlflowClient", flow_run_id: str) -> "list[Run]":
-    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
-    return _search(client, experiments, {"prefect.flow_run_id": flow_run_id})
+def _runs_of(flow_run_id: str) -> "list[Run]":
+    experiments = [found.experiment_id for found in mlflow_client().search_experiments()]
+    return _search(experiments, {"prefect.flow_run_id": flow_run_id})
 
 
-def _experiment_id(client: "MlflowClient", uri: str, name: str) -> str:
-    experiment = client.get_experiment_by_name(name) or _new_experiment(client, uri, name)
+def _experiment_id(name: str) -> str:
+    experiment = mlflow_client().get_experiment_by_name(name) or _new_experiment(name)
     if experiment.lifecycle_stage != "active":
         raise UserError(
             f"MLflow experiment '{name}' is deleted. Restore it with "
@@ -350,39 +317,33 @@ def _experiment_id(client: "MlflowClient", uri: str, name: str) -> str:
     return str(experiment.experiment_id)
 
 
-def _new_experiment(client: "MlflowClient", uri: str, name: str) -> "Experiment":
+def _new_experiment(name: str) -> "Experiment":
     """Create an experiment, unless another run has just created it."""
-    from mlflow.exceptions import MlflowException
-
+    client, uri = mlflow_client(), settings().tracking_uri
     location, tags = None, {"mlflow.experimentKind": "custom_model_development"}  # the UI's view
     if uri.startswith("sqlite:///"):
         # Beside the SQLite file, because MLflow would use the working directory.
         artifacts = artifacts_of(uri)
         location = (artifacts / name).as_uri()
         tags[FOLDER_TAG] = str(artifacts)
-    try:
+    with ignoring("RESOURCE_ALREADY_EXISTS"):
         client.create_experiment(name, location, tags)
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_ALREADY_EXISTS":
-            raise
     return client.get_experiment_by_name(name)
 
 
-def _search(
-    client: "MlflowClient", experiments: Sequence[str], tags: Mapping[str, str]
-) -> "list[Run]":
+def _search(experiments: Sequence[str], tags: Mapping[str, str]) -> "list[Run]":
     wanted = " and ".join(f"tags.`{key}` = '{value}'" for key, value in tags.items())
-    return list(client.search_runs(experiments, wanted))
+    return list(mlflow_client().search_runs(experiments, wanted))
 
 
 def _open_run(
-    uri: str, experiment_id: str, existing: "Sequence[Run]", name: str, tags: Mapping[str, str]
+    experiment_id: str, existing: "Sequence[Run]", name: str, tags: Mapping[str, str]
 ) -> "Run":
     """Reopen the first of the existing runs, or create one."""
-    client = client_of(uri)
+    client = mlflow_client()
     if not existing:
         return client.create_run(experiment_id, tags=dict(tags), run_name=name)
     run = existing[0]
     client.update_run(run.info.run_id, status="RUNNING")
-    tag(uri, run.info.run_id, tags)
+    tag(run.info.run_id, tags)
     return run

@@ -16,7 +16,7 @@ from tasks.embeddings.formats.source import BILM
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.embeddings.training.corpus import read_vocabulary
 from tasks.tracking import client, runs
-from tasks.tracking.missing_metrics import send_missing
+from tasks.tracking.metric_logger import EpochLogger
 
 # Modules that load torch or Ray are imported locally: flows import this module, and both take
 # seconds to load.
@@ -59,20 +59,19 @@ def train_language_model(
     seconds = {"ray_start": ray_cluster.connect()}
     allotment = allot(resources)
     storage = checkpoint_storage()
-    uri = settings().tracking_uri
     resumed = storage.has(out.name)
     storage.require_safe_names(out.name)
     config, words = _sizes_and_words(corpus, parameters, start)
     used = used_settings(parameters, start, config, len(words))
     run_id = _start_run(out.name, corpus, used, start, resources, resumed)
-    with runs.finishing_run(uri, run_id):
+    with runs.finishing_run(run_id):
         job = LanguageModelJob(
             config,
             parameters.elmo.training(parameters.epoch_count, parameters.seed),
             EncodedCorpus(corpus, encoded),
             words,
             start,
-            uri,
+            settings().tracking_uri,
             run_id,
         )
         require_enough_words(job, allotment.workers)
@@ -86,15 +85,16 @@ def train_language_model(
         )
         seconds["fit"] = time.perf_counter() - began
         weights, record = load_result(local_checkpoint(result.checkpoint, out.name, storage))
-        runs.require_kept(uri, run_id)
+        runs.require_kept(run_id)
         history = record.history
-        send_missing(uri, run_id, record.unsent, history, "held_out/perplexity_mean")
+        logger = EpochLogger(job.tracking_uri, run_id, unsent=record.unsent)
+        logger.complete(history, "held_out/perplexity_mean")
         model = new_language_model(job)
         model.load_state_dict(weights)
         made = _how_it_was_made(corpus, used, start)
         save_bilm(out / BILM, TrainedBiLM(model, job.words, made))
         (out / HISTORY).write_text(json.dumps(history, indent=1) + "\n", encoding="utf-8")
-        runs.log_artifacts(uri, run_id, [out / HISTORY])
+        runs.log_artifacts(run_id, [out / HISTORY])
     return {
         "method": parameters.method,
         "dimension": model.bilm.config.vector_size,
@@ -104,7 +104,7 @@ def train_language_model(
         "held_out_words": facts_of(encoded)["held_out_words"],
         "history": [_rounded(history[0]), _rounded(history[-1])],
         "run_id": run_id,
-        "run_url": client.run_url(uri, run_id),
+        "run_url": client.run_url(run_id),
         "seconds": seconds,
     }
 
@@ -168,9 +168,7 @@ def _start_run(
         {"corpus.digest": digest, "lower_case": str(_lower_case(corpus))},
         [runs.corpus_dataset(corpus, digest)],
     )
-    return runs.start_variant_run(
-        settings().tracking_uri, runs.parent_run_of(EMBEDDINGS), run, resumed
-    )
+    return runs.start_variant_run(runs.parent_run_of(EMBEDDINGS), run, resumed)
 
 
 def _how_it_was_made(corpus: Path, used: dict[str, Any], start: Path | None) -> dict[str, Any]:

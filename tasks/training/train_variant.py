@@ -22,7 +22,7 @@ from infra.storage.store import checkpoint_storage
 from models.configs.variant import TrainingConfig, VariantConfig
 from tasks.text.length_limits import too_long
 from tasks.tracking import client, model_logging, runs
-from tasks.tracking.missing_metrics import send_missing
+from tasks.tracking.metric_logger import EpochLogger
 from tasks.training.inputs import TrainingData
 from tasks.training.run_params import run_parameters
 
@@ -66,29 +66,30 @@ def train_variant(
     facts |= started
     seconds = {"ray_start": ray_cluster.connect()}
     allotment = allot(resources)
-    uri, storage = settings().tracking_uri, checkpoint_storage()
+    storage = checkpoint_storage()
     warn_of_long_texts(data, variant)
     start = time.perf_counter()
     resumed = storage.has(out.name)
     storage.require_safe_names(out.name)
     run_id = start_run(dataset, variant, out.name, data, resources, resumed)
-    runs.tag(uri, run_id, {"allotment": str(allotment), **tags})
-    with runs.finishing_run(uri, run_id):
+    runs.tag(run_id, {"allotment": str(allotment), **tags})
+    with runs.finishing_run(run_id):
         seconds["mlflow"] = time.perf_counter() - start
-        job = Job(variant, data, uri, run_id)
+        job = Job(variant, data, settings().tracking_uri, run_id)
         fitted = fit(job, allotment, out.name, storage)
         facts |= write_outputs(out, job, fitted)
         start = time.perf_counter()
-        runs.require_kept(uri, run_id)
+        runs.require_kept(run_id)
         record = load_record(fitted.last)
-        send_missing(uri, run_id, record.unsent, record.history, "dev/f1")
-        facts["run_url"] = client.run_url(uri, run_id)
-        _log_files(uri, run_id, out, facts)
-        log_kept_epoch(uri, run_id, out, facts["epoch"])
+        logger = EpochLogger(job.tracking_uri, run_id, unsent=record.unsent)
+        logger.complete(record.history, "dev/f1")
+        facts["run_url"] = client.run_url(run_id)
+        _log_files(run_id, out, facts)
+        log_kept_epoch(run_id, out, facts["epoch"])
         calibrated = {CALIBRATED_ECE: facts["scores"][CALIBRATED_ECE]}
-        runs.log_scores(uri, run_id, calibrated, facts["step"])
+        runs.log_scores(run_id, calibrated, facts["step"])
         facts["model_uri"] = model_logging.log_model(
-            uri, run_id, out / "model", f"bidaf-{dataset}", step=facts.pop("step")
+            run_id, out / "model", f"bidaf-{dataset}", step=facts.pop("step")
         )
         seconds["mlflow"] += time.perf_counter() - start
     return facts | {"seconds": seconds | facts["seconds"]}
@@ -212,25 +213,23 @@ def start_run(
         },
         datasets=runs.split_datasets(dataset, ingested),
     )
-    return runs.start_variant_run(
-        settings().tracking_uri, runs.parent_run_of(dataset), run, resumed
-    )
+    return runs.start_variant_run(runs.parent_run_of(dataset), run, resumed)
 
 
-def _log_files(uri: str, run_id: str, out: Path, facts: Mapping[str, Any]) -> None:
+def _log_files(run_id: str, out: Path, facts: Mapping[str, Any]) -> None:
     tags = {name: str(facts[name]) for name in ("ended", "epoch", "temperature")}
     if facts["threshold"] is not None:
         tags["threshold"] = f"{facts['threshold']:.4f}"
-    runs.tag(uri, run_id, tags)
+    runs.tag(run_id, tags)
     names = ("history.json", "config.json", "predictions.parquet")
-    runs.log_artifacts(uri, run_id, [out / name for name in names])
+    runs.log_artifacts(run_id, [out / name for name in names])
 
 
-def log_kept_epoch(uri: str, run_id: str, out: Path, epoch: int) -> None:
+def log_kept_epoch(run_id: str, out: Path, epoch: int) -> None:
     """Make the scores of the epoch that the model is from the run's latest ones, by which MLflow
     compares runs. With early stopping, it is not the last epoch."""
     history = json.loads((out / "history.json").read_text(encoding="utf-8"))
     kept = next(entry for entry in history if entry["epoch"] == epoch)
     if kept != history[-1]:
         scores = {name: value for name, value in kept.items() if name.startswith(SCORED)}
-        runs.log_scores(uri, run_id, scores, step=int(history[-1]["step"]))
+        runs.log_scores(run_id, scores, step=int(history[-1]["step"]))

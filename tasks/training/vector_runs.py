@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from infra.artifacts.manifest import identity, read_manifest, stages_folder
-from infra.settings import settings
 from tasks.datasets.catalog import EMBEDDINGS
 from tasks.embeddings.formats.source import VECTORS, stage_input
 from tasks.embeddings.formats.store import history_of, set_digest
@@ -14,8 +13,7 @@ from tasks.training.run_params import making_of
 def log_trained_vectors(name: str, trained: Path) -> None:
     """Log a run of a trained set, the folder of its stage, unless there is one: its parameters, its
     corpus, and its losses."""
-    uri = settings().tracking_uri
-    if runs.is_logged(uri, f"bidaflow/{EMBEDDINGS}", trained.name):
+    if runs.is_logged(f"bidaflow/{EMBEDDINGS}", trained.name):
         return
     manifest, vectors = read_manifest(trained), trained / VECTORS
     facts = manifest["facts"]
@@ -34,8 +32,8 @@ def log_trained_vectors(name: str, trained: Path) -> None:
     parent = runs.parent_run_of(EMBEDDINGS)
     datasets = [runs.corpus_dataset(corpus, origin["digest"])]
     run = runs.VariantRun(name, trained.name, config, tags, datasets)
-    run_id = runs.start_variant_run(uri, parent, run)
+    run_id = runs.start_variant_run(parent, run)
     for epoch, loss in enumerate(facts["losses"], 1):
-        runs.log_scores(uri, run_id, {"train/loss": loss}, step=epoch)
+        runs.log_scores(run_id, {"train/loss": loss}, step=epoch)
     for ended in (run_id, parent):
-        runs.finish(uri, ended, "FINISHED")
+        runs.finish(ended, "FINISHED")

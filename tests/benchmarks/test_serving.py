@@ -19,9 +19,8 @@ def test_serving(mlflow_tables: None, tmp_path: Path, monkeypatch: pytest.Monkey
     root = tmp_path / "root"
     monkeypatch.setenv("BIDAFLOW_ROOT", str(root))
     require_format()
-    uri = f"sqlite:///{root}/mlflow.db"
-    register_untrained(uri, root / "model")
-    registry.set_champion(uri, registry.find_version(uri, f"{NAME}/2"))
+    register_untrained(root / "model")
+    registry.set_champion(registry.find_version(f"{NAME}/2"))
     split = ingest(tmp_path / "split", (CONTEXT, [row["question"] for row in MODEL_INPUT]))
     out = tmp_path / "serving.json"
     run_benchmark(root, "serving", "made", split, "--seconds", "3", "--out", out)
@@ -33,5 +32,5 @@ def test_serving(mlflow_tables: None, tmp_path: Path, monkeypatch: pytest.Monkey
     disturbed = result["changes_and_kills"]
     assert disturbed["wrong answers"] == 0
     assert min(disturbed[f"answers of version {version}"] for version in "12") > 0
-    aliases = [registry.with_alias(uri, NAME, a) for a in (registry.CHAMPION, registry.PREVIOUS)]
+    aliases = [registry.find(NAME, a) for a in (registry.CHAMPION, registry.PREVIOUS)]
     assert [version and version.version for version in aliases] == ["2", "1"]

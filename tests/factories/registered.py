@@ -21,5 +21,5 @@ def register_versions(**aliases: str) -> None:
 
 def alias(name: str) -> str | None:
     """The number of the version with an alias."""
-    version = registry.with_alias(settings().tracking_uri, NAME, name)
+    version = registry.find(NAME, name)
     return version and version.version

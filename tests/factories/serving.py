@@ -4,14 +4,15 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from mlflow.tracking import MlflowClient
 from starlette.testclient import TestClient
 
 from tasks.serving.app import create_app
 from tasks.serving.champion import publish
 from tasks.serving.replica import Replica
-from tasks.tracking import metric_logger, model_logging, registry, runs
+from tasks.tracking import model_logging, registry, runs
+from tasks.tracking.client import mlflow_client
 from tests.factories.logged_models import MODEL_INPUT, save_untrained_model
+from tests.factories.tracking_store import parent_run
 
 NAME = "bidaf-made"
 QUESTION = MODEL_INPUT[0]
@@ -41,16 +42,16 @@ def tensors(**columns: list[Any]) -> list[dict[str, Any]]:
     ]
 
 
-def register_untrained(uri: str, folder: Path) -> None:
+def register_untrained(folder: Path) -> None:
     """Register an untrained model as version 1, which is the champion, and as version 2; version 3
     has no weights."""
     folder.mkdir()
     saved = save_untrained_model(folder)
-    client, parent = MlflowClient(uri), runs.parent_run(uri, "bidaflow/made", "", None, "", {})
+    client, parent = mlflow_client(), parent_run("flow")
     tags = {"variant": "made", "dataset.digest": "ab" * 32}
-    run_id = runs.start_variant_run(uri, parent, runs.VariantRun("made", "key", {}, tags, []))
-    metric_logger.EpochLogger(uri, run_id).epoch(0, {"dev/f1": 50.0})
-    first = registry.find_version(uri, model_logging.log_model(uri, run_id, saved, NAME, step=0))
+    run_id = runs.start_variant_run(parent, runs.VariantRun("made", "key", {}, tags, []))
+    runs.log_scores(run_id, {"dev/f1": 50.0})
+    first = registry.find_version(model_logging.log_model(run_id, saved, NAME, step=0))
     whole = client.get_logged_model(first.model_id)
     broken = client.create_logged_model(whole.experiment_id, source_run_id=run_id)
     here, there = (
@@ -60,4 +61,4 @@ def register_untrained(uri: str, folder: Path) -> None:
     (there / saved.name / "weights.safetensors").unlink()
     for model in (whole, broken):
         client.create_model_version(NAME, f"models:/{model.model_id}", run_id)
-    registry.set_champion(uri, first)
+    registry.set_champion(first)

@@ -16,6 +16,7 @@ from infra.artifacts.manifest import read_manifest
 from infra.artifacts.stage import Stage
 from infra.settings import settings
 from tasks.tracking import runs
+from tests.factories.tracking_store import parent_run
 
 T = TypeVar("T")
 
@@ -39,12 +40,11 @@ def count(out: Path, words: Path, least: int) -> dict[str, Any]:
 
 
 def train(out: Path, words: Path, counts: Path) -> dict[str, Any]:
-    uri = settings().tracking_uri
-    parent = runs.parent_run(uri, "bidaflow/words", out.name, None, "parent", {})
+    parent = parent_run(out.name, "words")
     run = runs.VariantRun("char", out.name, {}, {"train.digest": "abc"}, [])
-    run_id = runs.start_variant_run(uri, parent, run)
+    run_id = runs.start_variant_run(parent, run)
     for finished in (run_id, parent):
-        runs.finish(uri, finished, "FINISHED")
+        runs.finish(finished, "FINISHED")
     (out / "model.json").write_text("of " + (counts / "counts.json").read_text())
     return {"run_id": run_id, "parent": parent}
 

@@ -16,13 +16,13 @@ from pyarrow.fs import FileSelector, FileType, S3FileSystem
 
 from infra.kubernetes.render import MANIFESTS, render
 from infra.settings import CHECKOUT
-from tasks.tracking import runs
 from tasks.tracking.client import denied
 from tests.factories.cli import QUICK, bidaflow, write_dataset
 from tests.factories.cluster_services import ClusterServices, cluster_services
 from tests.factories.http_server import http_server
 from tests.factories.manifests import job_template, read_manifests
 from tests.factories.ports import free_port
+from tests.factories.tracking_store import parent_run
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1800)]
 
@@ -177,8 +177,9 @@ def test_users_may_read_by_default(
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", READER[0])
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", READER[1])
     assert MlflowClient(uri).get_experiment_by_name("bidaflow/own") is not None
+    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", uri)
     with pytest.raises(Exception, match="Permission denied") as raised:
-        runs.parent_run(uri, "bidaflow/own", "flow", None, "train", {"variant": "char"})
+        parent_run("flow", "own")
     assert str(denied(raised.value)) == (
         f"The MLflow server at {uri} does not let the user reader write. "
         "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD to a login of one who may, "

@@ -23,6 +23,7 @@ from tasks.tracking import registry
 from tests.factories.cli import environment_for, write_dataset
 from tests.factories.documents import CLUSTER_WALK, shell_lines
 from tests.factories.ports import free_port
+from tests.factories.tracking_store import recording_at
 
 pytestmark = [pytest.mark.full, pytest.mark.heavy, pytest.mark.timeout(3600)]
 
@@ -71,10 +72,6 @@ class Folder:
             PATH=f"{path}/.venv/bin:{os.environ['PATH']}",
             HOME=str(path),
         )
-
-    @property
-    def tracking_uri(self) -> str:
-        return f"sqlite:///{self.path}/.bidaflow/mlflow.db"
 
     def run(self, command: str) -> str:
         """Run a command as printed, apart from its ports; returns its output."""
@@ -160,8 +157,9 @@ def own(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Iterator
         folder.run("bidaflow retrain --data.dataset tickets.json --training.epochs 1")
         folder.run("bidaflow embeddings train --corpus.files texts/ --name support")
         for number in (1, 2):
-            version = registry.find_version(folder.tracking_uri, f"models:/bidaf-tickets/{number}")
-            registry.set_champion(folder.tracking_uri, version)
+            with recording_at(f"sqlite:///{folder.path}/.bidaflow/mlflow.db"):
+                version = registry.find_version(f"models:/bidaf-tickets/{number}")
+                registry.set_champion(version)
         yield folder
 
 

@@ -16,6 +16,7 @@ from infra.settings import settings
 from tasks.data.ingested import fingerprint
 from tasks.tracking import model_logging, registry, runs
 from tests.factories.logged_models import CONTEXT, save_untrained_model
+from tests.factories.tracking_store import parent_run
 
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server")]
 
@@ -25,12 +26,12 @@ def model(root: Path, tmp_path: Path) -> str:
     """An untrained model, registered as version 1 of bidaf-own, that knows one context."""
     saved = tmp_path / "saved"
     saved.mkdir()
-    folder, uri = save_untrained_model(saved), settings().tracking_uri
+    folder = save_untrained_model(saved)
     known = pa.table({"fingerprint": pa.array([fingerprint(CONTEXT)], pa.binary(16))})
     pq.write_table(known, folder / registry.TRAINED_CONTEXTS)
-    parent = runs.parent_run(uri, "bidaflow/own", "flow", None, "made", {})
-    run_id = runs.start_variant_run(uri, parent, runs.VariantRun("char", "stage", {}, {}, []))
-    model_logging.log_model(uri, run_id, folder, "bidaf-own", step=0)
+    parent = parent_run("flow", "own")
+    run_id = runs.start_variant_run(parent, runs.VariantRun("char", "stage", {}, {}, []))
+    model_logging.log_model(run_id, folder, "bidaf-own", step=0)
     return "bidaf-own/1"
 
 

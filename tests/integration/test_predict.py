@@ -12,6 +12,7 @@ from infra.errors import UserError
 from infra.settings import settings
 from tasks.tracking import model_logging, registry, runs
 from tests.factories.logged_models import CONTEXT, save_untrained_model
+from tests.factories.tracking_store import parent_run
 
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server")]
 
@@ -21,11 +22,11 @@ def folder(root: Path, tmp_path: Path) -> Path:
     """The folder of an untrained model, which is registered as the champion of `own`."""
     saved = tmp_path / "saved"
     saved.mkdir()
-    folder, uri = save_untrained_model(saved), settings().tracking_uri
-    parent = runs.parent_run(uri, "bidaflow/own", "flow", None, "made", {})
-    run_id = runs.start_variant_run(uri, parent, runs.VariantRun("char", "stage", {}, {}, []))
-    model_logging.log_model(uri, run_id, folder, "bidaf-own", step=0)
-    registry.set_champion(uri, registry.find_version(uri, "bidaf-own/1"))
+    folder = save_untrained_model(saved)
+    parent = parent_run("flow", "own")
+    run_id = runs.start_variant_run(parent, runs.VariantRun("char", "stage", {}, {}, []))
+    model_logging.log_model(run_id, folder, "bidaf-own", step=0)
+    registry.set_champion(registry.find_version("bidaf-own/1"))
     return folder
 
 

@@ -37,6 +37,7 @@ from tasks.inference.predictor import Predictor
 from tasks.tracking import model_logging, registry, runs
 from tests.factories.file_server import Served, serving
 from tests.factories.logged_models import CONTEXT, save_untrained_model
+from tests.factories.tracking_store import parent_run
 
 pytestmark = pytest.mark.heavy
 
@@ -127,14 +128,13 @@ def promote(
 
     With a parameter, `old` was trained on the contexts of so many dev questions.
     """
-    uri = settings().tracking_uri
     write_known_contexts(models["old"], dataset, getattr(request, "param", 0))
-    parent = runs.parent_run(uri, "bidaflow/planted", "flow", None, "made", {})
+    parent = parent_run("flow", "planted")
 
     def log(name: str, stage: str) -> dict[str, str]:
         run = runs.VariantRun(name, stage, {}, {}, [])
-        run_id = runs.start_variant_run(uri, parent, run)
-        model_uri = model_logging.log_model(uri, run_id, models[name], "bidaf-planted", step=0)
+        run_id = runs.start_variant_run(parent, run)
+        model_uri = model_logging.log_model(run_id, models[name], "bidaf-planted", step=0)
         return {"run_id": run_id, "model_uri": model_uri}
 
     logged, logging = cache(lambda name: log(name, name)), Lock()
@@ -163,7 +163,7 @@ def write_known_contexts(model: Path, dataset: DataParameters, count: int) -> No
 
 
 def version(alias: str) -> str | None:
-    model = registry.with_alias(settings().tracking_uri, "bidaf-planted", alias)
+    model = registry.find("bidaf-planted", alias)
     if model is None:
         return None
     run = MlflowClient(settings().tracking_uri).get_run(model.run_id)

@@ -42,17 +42,17 @@ def test_other_machine_traces_and_prunes(
     entry = stages[name].manifest["files"]["model.json"]
     assert hash_file(here(old.model) / "model.json") == entry["sha256"]
 
-    assert find_garbage(uri) == []
+    assert find_garbage() == []
     MlflowClient(uri).delete_run(old.run_id)
-    assert find_garbage(uri) == [], "another machine may be using new stages"
+    assert find_garbage() == [], "another machine may be using new stages"
     monkeypatch.setenv("BIDAFLOW_TIME_LIMIT_HOURS", "0.000001")
     garbage = {here(old.model), here(old.counts)}
-    assert {item.path for item in find_garbage(uri)} == garbage
-    assert all(item.bytes > 0 for item in find_garbage(uri))
-    assert {item.path for item in prune(uri)} == garbage
+    assert {item.path for item in find_garbage()} == garbage
+    assert all(item.bytes > 0 for item in find_garbage())
+    assert {item.path for item in prune()} == garbage
     assert [folder for folder in garbage if folder.exists() or is_published(folder)] == []
     assert all(is_published(folder) for folder in folders(new))
-    assert find_garbage(uri) == []
+    assert find_garbage() == []
 
 
 def folders(training: Trained) -> set[Path]:

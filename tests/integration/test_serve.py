@@ -25,6 +25,7 @@ from tests.factories.logged_models import wait_for
 from tests.factories.ports import free_port
 from tests.factories.services import wait
 from tests.factories.serving import NAME, OTHER_TEXT, QUESTION, register_untrained
+from tests.factories.tracking_store import recording_at
 
 pytestmark = [pytest.mark.heavy, pytest.mark.xdist_group("serve")]
 
@@ -37,7 +38,6 @@ class Server:
     def __init__(self, root: Path, *options: str) -> None:
         self.root, self.port = root, free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.uri = f"sqlite:///{root}/mlflow.db"
         self.log = root / "serve.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -56,7 +56,8 @@ class Server:
         return str(response.json()["version"])
 
     def promote(self, version: str) -> None:
-        registry.set_champion(self.uri, registry.find_version(self.uri, f"{NAME}/{version}"))
+        with recording_at(f"sqlite:///{self.root}/mlflow.db"):
+            registry.set_champion(registry.find_version(f"{NAME}/{version}"))
 
     def replicas(self) -> list[psutil.Process]:
         """The processes that answer."""
@@ -75,7 +76,8 @@ def root(mlflow_tables: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BIDAFLOW_ROOT", str(folder))
         require_format()
-    register_untrained(f"sqlite:///{folder}/mlflow.db", folder / "model")
+    with recording_at(f"sqlite:///{folder}/mlflow.db"):
+        register_untrained(folder / "model")
     (folder / "feedback").mkdir()
     return folder
 

@@ -16,10 +16,11 @@ from flows.commands.ask import ask, sentence_bounds
 from infra.errors import UserError
 from infra.settings import CHECKOUT, settings
 from tasks.inference.predictor import AnswerRow, Predictor
-from tasks.tracking import model_logging, registry, runs
+from tasks.tracking import model_logging, registry
 from tests.factories.answers import COMMON, STRANGE
 from tests.factories.logged_models import CONTEXT, save_untrained_model
 from tests.factories.roots import mark_root
+from tests.factories.tracking_store import parent_run, recording_at
 
 QUESTION = "Where does the mill stand?"
 
@@ -39,10 +40,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def champion(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A storage root in which version 1 of bidaf-tiny is the champion."""
     root = mark_root(tmp_path_factory.mktemp("root"))
-    uri = f"sqlite:///{root}/mlflow.db"
-    run = runs.parent_run(uri, "bidaflow/tiny", "flow", None, "compare", {})
-    model_uri = model_logging.log_model(uri, run, folder, "bidaf-tiny", step=0)
-    registry.set_champion(uri, registry.find_version(uri, model_uri))
+    with recording_at(f"sqlite:///{root}/mlflow.db"):
+        run = parent_run("flow", "tiny")
+        model_uri = model_logging.log_model(run, folder, "bidaf-tiny", step=0)
+        registry.set_champion(registry.find_version(model_uri))
     return root
 
 

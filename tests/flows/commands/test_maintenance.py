@@ -36,11 +36,11 @@ def test_promotion_by_hand_can_be_rolled_back(
         f"Version 2 of {NAME} is now the champion; version 1 is now the previous champion.",
         f"Version 2 of {NAME} is the champion already.",
     ]
-    promoted = registry.find_version(settings().tracking_uri, f"models:/{NAME}@champion")
+    promoted = registry.find_version(f"models:/{NAME}@champion")
     assert promoted.tags["promotion"].endswith("is now the champion: promoted by hand.")
     rollback("planted")
     assert (alias(registry.CHAMPION), alias(registry.PREVIOUS)) == ("1", None)
-    restored = registry.find_version(settings().tracking_uri, f"models:/{NAME}@champion")
+    restored = registry.find_version(f"models:/{NAME}@champion")
     assert restored.tags["promotion"].endswith("is the champion again: rolled back by hand.")
     with pytest.raises(UserError, match=f"{NAME} has no version 3 in MLflow"):
         promote(f"models:/{NAME}/3")
@@ -49,8 +49,7 @@ def test_promotion_by_hand_can_be_rolled_back(
 @pytest.mark.heavy
 @pytest.mark.usefixtures("prefect_server", "store")
 def test_rollback_waits_for_another_machine() -> None:
-    uri = settings().tracking_uri
-    registry.with_alias(uri, "bidaf-planted", registry.CHAMPION)  # creates the database
+    registry.find("bidaf-planted", registry.CHAMPION)  # creates the database
     ended = Event()
 
     def roll_back() -> None:

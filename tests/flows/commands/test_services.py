@@ -24,6 +24,7 @@ from tasks.tracking.life_cycle import track_flow_run
 from tests.factories.http import ANSWER_SECONDS
 from tests.factories.logged_models import save_untrained_model
 from tests.factories.ports import free_port
+from tests.factories.tracking_store import parent_run
 
 
 @pytest.fixture(autouse=True)
@@ -50,14 +51,14 @@ def test_status_of_a_new_root_creates_no_database(
 def test_status_lists_champions(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    uri = f"sqlite:///{root}/mlflow.db"
     folder = save_untrained_model(tmp_path)
-    run = runs.parent_run(uri, "bidaflow/own", "flow", None, "compare", {"variant": "char"})
-    runs.log_scores(uri, run, {"dev/f1": 74.364})
+    run = parent_run("flow", "own")
+    runs.tag(run, {"variant": "char"})
+    runs.log_scores(run, {"dev/f1": 74.364})
     for name in ("bidaf-own", "bidaf-other", "of-another-project"):
-        model_uri = model_logging.log_model(uri, run, folder, name, step=0)
+        model_uri = model_logging.log_model(run, folder, name, step=0)
         if name != "bidaf-other":
-            registry.set_champion(uri, registry.find_version(uri, model_uri))
+            registry.set_champion(registry.find_version(model_uri))
     status()
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("Champion")] == [

@@ -35,7 +35,8 @@ from infra.settings import settings
 from tasks.datasets import catalog, download
 from tasks.datasets.catalog import Dataset
 from tasks.datasets.fetch import Source
-from tasks.tracking.runs import VariantRun, finish, parent_run, parent_run_of, start_variant_run
+from tasks.tracking.runs import VariantRun, finish, parent_run_of, start_variant_run
+from tests.factories.tracking_store import parent_run
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "root")
 
@@ -214,14 +215,14 @@ class StartedWork(NamedTuple):
 
 
 def start_work() -> StartedWork:
-    uri, own = settings().tracking_uri, str(flow_run.id)
+    own = str(flow_run.id)
     runs = [parent := parent_run_of("made")]
     runs += [
-        start_variant_run(uri, parent, VariantRun("char", stage + own, {}, {}, []))
+        start_variant_run(parent, VariantRun("char", stage + own, {}, {}, []))
         for stage in ("begun-", "done-")
     ]
-    finish(uri, runs[-1], "FINISHED")
-    runs.append(parent_run(uri, "bidaflow/made", "another", None, "another", {}))
+    finish(runs[-1], "FINISHED")
+    runs.append(parent_run("another"))
     return StartedWork(own, runs, subprocess.Popen(["sleep", "600"]))
 
 

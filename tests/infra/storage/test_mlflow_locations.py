@@ -14,10 +14,10 @@ from infra.storage.mlflow_locations import follow_database
 from tasks.tracking import garbage_collection, model_logging, registry, runs
 from tasks.tracking.garbage_collection import retire
 from tests.factories.logged_models import save_untrained_model
+from tests.factories.tracking_store import parent_run, recording_at
 from tests.factories.trees import tree_digests
 
 TEXT = "report.txt"
-EXPERIMENT = "bidaflow/gelöst"
 
 pytestmark = pytest.mark.usefixtures("mlflow_tables")
 
@@ -27,8 +27,9 @@ def uri_in(root: Path) -> str:
 
 
 def new_run(root: Path, flow_run: str) -> str:
-    run_id = runs.parent_run(uri_in(root), EXPERIMENT, flow_run, None, flow_run, {})
-    runs.log_text(uri_in(root), run_id, TEXT, flow_run)
+    with recording_at(uri_in(root)):
+        run_id = parent_run(flow_run, "gelöst")
+        runs.log_text(run_id, TEXT, flow_run)
     return run_id
 
 
@@ -50,13 +51,15 @@ def test_moved_root_works_at_its_new_place(original: tuple[Path, str], tmp_path:
     before, first = original
     root = tmp_path / "after move"  # a name that needs escapes in URIs
     model = save_untrained_model(tmp_path)
-    model_logging.log_model(uri_in(before), first, model, "bidaf-moved", step=0)
+    with recording_at(uri_in(before)):
+        model_logging.log_model(first, model, "bidaf-moved", step=0)
     before.rename(root)
     second = new_run(root, "second")
-    for run_id, text in ((first, "first"), (second, "second")):
-        assert runs.read_text(uri_in(root), run_id, TEXT) == text
-    model_id = registry.find_version(uri_in(root), "models:/bidaf-moved/1").model_id
-    registry.download(uri_in(root), model_id, tmp_path / "downloaded")
+    with recording_at(uri_in(root)):
+        for run_id, text in ((first, "first"), (second, "second")):
+            assert runs.read_text(run_id, TEXT) == text
+        model_id = registry.find_version("models:/bidaf-moved/1").model_id
+        registry.download(model_id, tmp_path / "downloaded")
     assert tree_digests(tmp_path / "downloaded") == tree_digests(model)
     assert not before.exists()
 
@@ -66,22 +69,24 @@ def test_copied_root_leaves_the_original_alone(
 ) -> None:
     before, first = original
     model = save_untrained_model(tmp_path)
-    model_logging.log_model(uri_in(before), first, model, "bidaf-first", step=0)
+    with recording_at(uri_in(before)):
+        model_logging.log_model(first, model, "bidaf-first", step=0)
     copy = tmp_path / "copy"
     shutil.copytree(before, copy)
     digests = tree_digests(before)
-    assert runs.read_text(uri_in(copy), first, TEXT) == "first"
+    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", uri_in(copy))
+    assert runs.read_text(first, TEXT) == "first"
     second = new_run(copy, "second")
-    model_logging.log_model(uri_in(copy), second, model, "bidaf-second", step=0)
+    model_logging.log_model(second, model, "bidaf-second", step=0)
     for run_id in (first, second):
-        runs.finish(uri_in(copy), run_id, "FINISHED")
+        runs.finish(run_id, "FINISHED")
     logged = copy / "mlartifacts" / "bidaflow" / "gelöst"
     assert (logged / first).is_dir() and (logged / second).is_dir()
     assert len(list((logged / "models").iterdir())) == 2
-    (retired,) = retire(uri_in(copy), EXPERIMENT, keep=1)
+    (retired,) = retire("bidaflow/gelöst", keep=1)
     assert retired.id == first
     monkeypatch.setattr(garbage_collection, "KEPT_DAYS", 0)
-    garbage_collection.erase_deleted(uri_in(copy))
+    garbage_collection.erase_deleted()
     assert not (logged / first / "artifacts").exists() and (logged / second).is_dir()
     assert len(list((logged / "models").glob("*/artifacts"))) == 1
     assert tree_digests(before) == digests
@@ -123,12 +128,15 @@ def test_copy_that_can_not_be_corrected_is_refused(
         new_run(tmp_path / "copy", "second")
 
 
-def test_model_without_its_files_is_named(original: tuple[Path, str], tmp_path: Path) -> None:
+def test_model_without_its_files_is_named(
+    original: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root, run_id = original
+    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", uri_in(root))
     model = save_untrained_model(tmp_path)
-    model_logging.log_model(uri_in(root), run_id, model, "bidaf-first", step=0)
-    model_id = registry.find_version(uri_in(root), "models:/bidaf-first/1").model_id
+    model_logging.log_model(run_id, model, "bidaf-first", step=0)
+    model_id = registry.find_version("models:/bidaf-first/1").model_id
     (root / "mlartifacts").rename(tmp_path / "elsewhere")
     message = f"The files of model {model_id} are not in {root}/mlartifacts/.* Restore the folder"
     with pytest.raises(UserError, match=message):
-        registry.download(uri_in(root), model_id, tmp_path / "downloaded")
+        registry.download(model_id, tmp_path / "downloaded")

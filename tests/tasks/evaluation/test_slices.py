@@ -20,10 +20,9 @@ from tasks.evaluation.slices import (
     scores_outside_glove,
 )
 from tasks.reports.error_report import report_errors
-from tasks.tracking import runs
 from tests.factories.runs import untrained_run
 from tests.factories.splits import ingest, write_split
-from tests.factories.tracking_store import refusing_metrics
+from tests.factories.tracking_store import parent_run, refusing_metrics
 
 
 @pytest.mark.parametrize(
@@ -67,7 +66,7 @@ def test_runs_log_scores_outside_glove(root: Path, tmp_path: Path) -> None:
     split = write_split(new_folder(tmp_path / "split"))
     run = untrained_run(tmp_path / "run", split, [(0, 1)] * 4, "char", ["ada", "wrote"])
     uri = f"sqlite:///{root}/mlflow.db"
-    run_id = runs.parent_run(uri, "bidaflow/made", "flow-run", None, "char", {})
+    run_id = parent_run("flow-run")
     facts = {"variant": "char", "run_url": None, "run_id": run_id, "epoch": 2}
     (run / "manifest.json").write_text(json.dumps({"facts": facts}))
     history = [{"epoch": epoch, "step": 10 * epoch} for epoch in (1, 2, 3)]

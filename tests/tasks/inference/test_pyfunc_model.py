@@ -24,6 +24,7 @@ from tasks.inference.predictor import AnswerRow, Predictor
 from tasks.tracking import metric_logger, model_logging, runs
 from tests.factories.logged_models import CONTEXT, MODEL_INPUT, save_untrained_model, wait_for
 from tests.factories.ports import free_port
+from tests.factories.tracking_store import parent_run, recording_at
 
 
 @pytest.fixture(autouse=True)
@@ -38,17 +39,18 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return f"sqlite:///{tmp_path_factory.mktemp('root')}/mlflow.db"
+def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with recording_at(f"sqlite:///{tmp_path_factory.mktemp('root')}/mlflow.db") as uri:
+        yield uri
 
 
 @pytest.fixture(scope="module")
 def run_id(uri: str) -> str:
     """A variant's run with the metrics of two epochs."""
-    parent = runs.parent_run(uri, "bidaflow/made", "flow", None, "compare", {})
+    parent = parent_run("flow")
     tags = {"variant": "made", "dataset.digest": "ab" * 32}
     run = runs.VariantRun("made", "key", {"seed": 1}, tags, [])
-    run_id = runs.start_variant_run(uri, parent, run)
+    run_id = runs.start_variant_run(parent, run)
     logger = metric_logger.EpochLogger(uri, run_id)
     logger.epoch(9, {"dev/f1": 60.0})
     logger.epoch(19, {"dev/f1": 50.0})
@@ -57,7 +59,7 @@ def run_id(uri: str) -> str:
 
 @pytest.fixture(scope="module")
 def model_uri(uri: str, run_id: str, model_folder: Path) -> str:
-    return model_logging.log_model(uri, run_id, model_folder, "bidaf-made", step=9)
+    return model_logging.log_model(run_id, model_folder, "bidaf-made", step=9)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +104,7 @@ def test_version_has_run_tags_and_step_metrics(uri: str, run_id: str, model_uri:
 def test_retry_registers_no_second_version(
     uri: str, run_id: str, model_uri: str, model_folder: Path
 ) -> None:
-    assert model_logging.log_model(uri, run_id, model_folder, "bidaf-made", step=9) == model_uri
+    assert model_logging.log_model(run_id, model_folder, "bidaf-made", step=9) == model_uri
 
 
 def test_artifact_has_no_pickle_and_pypi_requirements(artifact: Path) -> None:
@@ -206,9 +208,9 @@ def test_logging_ignores_other_code_in_the_path(
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks/__init__.py").write_text("# of another version\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    run_id = runs.parent_run(uri, "bidaflow/beside", "flow", None, "compare", {})
+    run_id = parent_run("flow", "beside")
     before = own_modules()
-    model_uri = model_logging.log_model(uri, run_id, model_folder, "bidaf-beside", step=0)
+    model_uri = model_logging.log_model(run_id, model_folder, "bidaf-beside", step=0)
     assert own_modules() == before
     assert mlflow.pyfunc.load_model(model_uri).predict(MODEL_INPUT) == expected(model_folder)
 
@@ -240,8 +242,8 @@ def test_threshold_is_used_on_request(uri: str, model_folder: Path, tmp_path: Pa
     points = [[-1e6, 0, 100], [1e6, 60, 0]]
     config = {**config, "threshold": -1e6, "operating_points": points}
     (folder / "config.json").write_text(json.dumps(config))
-    parent = runs.parent_run(uri, "bidaflow/abstaining", "flow", None, "compare", {})
-    model_uri = model_logging.log_model(uri, parent, folder, "bidaf-abstaining", step=0)
+    parent = parent_run("flow", "abstaining")
+    model_uri = model_logging.log_model(parent, folder, "bidaf-abstaining", step=0)
     mlflow.set_tracking_uri(uri)
     assert all(row["answer"] for row in mlflow.pyfunc.load_model(model_uri).predict(MODEL_INPUT))
     chosen = mlflow.pyfunc.load_model(model_uri, model_config={"no_answer": "threshold"})

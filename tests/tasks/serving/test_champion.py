@@ -1,10 +1,10 @@
 """Following the champion in a real registry."""
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mlflow.tracking import MlflowClient
 from prometheus_client import REGISTRY
 
 from infra.errors import UserError
@@ -12,33 +12,30 @@ from tasks.serving import champion as champion_module
 from tasks.serving.champion import ChampionFolder, published
 from tasks.serving.served_model import ServedModel
 from tasks.tracking import registry
+from tasks.tracking.client import mlflow_client
 from tests.factories.services import wait
 from tests.factories.serving import NAME, register_untrained
+from tests.factories.tracking_store import recording_at
 
 
 @pytest.fixture(scope="module")
-def store(mlflow_tables: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def store(mlflow_tables: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of a registry."""
     folder = tmp_path_factory.mktemp("mlflow")
-    register_untrained(f"sqlite:///{folder}/mlflow.db", folder / "model")
-    return folder
+    with recording_at(f"sqlite:///{folder}/mlflow.db"):
+        register_untrained(folder / "model")
+        yield folder
 
 
 @pytest.fixture
-def uri(store: Path) -> str:
-    uri = f"sqlite:///{store}/mlflow.db"
-    promote(uri, "1")
-    return uri
-
-
-@pytest.fixture
-def folder(uri: str, tmp_path: Path) -> ChampionFolder:
+def folder(store: Path, tmp_path: Path) -> ChampionFolder:
+    promote("1")
     (tmp_path / "versions").mkdir()
-    return ChampionFolder(tmp_path / "versions", uri, NAME)
+    return ChampionFolder(tmp_path / "versions", NAME)
 
 
-def promote(uri: str, version: str) -> None:
-    registry.set_champion(uri, registry.find_version(uri, f"{NAME}/{version}"))
+def promote(version: str) -> None:
+    registry.set_champion(registry.find_version(f"{NAME}/{version}"))
 
 
 def version_of(folder: ChampionFolder) -> str:
@@ -49,22 +46,22 @@ def follows() -> float | None:
     return REGISTRY.get_sample_value("bidaflow_follows_champion")
 
 
-def test_new_champion_is_published_if_it_answers(folder: ChampionFolder, uri: str) -> None:
+def test_new_champion_is_published_if_it_answers(folder: ChampionFolder) -> None:
     folder.update()
     assert version_of(folder) == "1"
-    promote(uri, "3")
+    promote("3")
     with pytest.raises(UserError, match=f"{NAME} version 3 can't be served .* Promote another"):
         folder.update()
     assert version_of(folder) == "1"
     for version in "2121":
-        promote(uri, version)
+        promote(version)
         folder.update()
         assert version_of(folder) == version
     assert len([path for path in folder.folder.iterdir() if path.is_dir()]) == 2
 
 
 def test_without_mlflow_the_last_version_goes_on(
-    folder: ChampionFolder, uri: str, store: Path, monkeypatch: pytest.MonkeyPatch
+    folder: ChampionFolder, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("POLL_SECONDS", "RETRY_SECONDS"):
         monkeypatch.setattr(champion_module, name, 0.05)
@@ -80,7 +77,7 @@ def test_without_mlflow_the_last_version_goes_on(
         wait("the failure in the metrics", lambda: follows() == 0)
         assert version_of(folder) == "1"
         (store / "away.db").rename(database)
-        promote(uri, "2")
+        promote("2")
         wait("the new version", lambda: version_of(folder) == "2")
         wait("the success in the metrics", lambda: follows() == 1)
     finally:
@@ -88,8 +85,8 @@ def test_without_mlflow_the_last_version_goes_on(
         follower.join()
 
 
-def test_no_champion(folder: ChampionFolder, uri: str) -> None:
-    MlflowClient(uri).delete_registered_model_alias(NAME, registry.CHAMPION)
+def test_no_champion(folder: ChampionFolder) -> None:
+    mlflow_client().delete_registered_model_alias(NAME, registry.CHAMPION)
     with pytest.raises(UserError, match=r"made has no champion yet\. Train one: bidaflow retrain"):
         folder.update()
     nothing = ChampionFolder(folder.folder, "sqlite:////nowhere/mlflow.db", NAME)

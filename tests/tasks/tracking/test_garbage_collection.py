@@ -21,10 +21,12 @@ from infra.artifacts.stage import Stage
 from infra.errors import UserError
 from infra.settings import CHECKOUT, settings
 from tasks.tracking import garbage_collection, model_logging, registry, runs
+from tasks.tracking.client import mlflow_client
 from tasks.tracking.garbage_collection import erase_deleted, find_garbage, prune, retire
 from tasks.tracking.lineage import recorded_runs
 from tests.factories.logged_models import save_untrained_model
 from tests.factories.stages import Trained, counting, in_flow, reading, train, trained
+from tests.factories.tracking_store import parent_run
 from tests.factories.trees import tree_digests
 
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server", "recorded")]
@@ -57,16 +59,15 @@ def two(files: list[Path]) -> tuple[Trained, Trained]:
 
 def pruned() -> set[Path]:
     """Prune; returns the removed folders."""
-    uri = settings().tracking_uri
-    expected = {item.path for item in find_garbage(uri) if not item.in_use}
-    removed = {item.path for item in prune(uri)}
+    expected = {item.path for item in find_garbage() if not item.in_use}
+    removed = {item.path for item in prune()}
     assert removed == expected
     assert not any(folder.exists() for folder in removed)
     return removed
 
 
 def forget(training: Trained) -> None:
-    MlflowClient(settings().tracking_uri).delete_run(training.run_id)
+    mlflow_client().delete_run(training.run_id)
 
 
 def test_copied_root_is_pruned_alone(
@@ -109,16 +110,16 @@ def test_keeps_stages_of_the_newest_flow_run(
 
 @pytest.mark.parametrize("status", ["RUNNING", "FAILED", "KILLED"])
 def test_keeps_inputs_of_unfinished_runs(two: tuple[Trained, Trained], status: str) -> None:
-    first, uri = two[0], settings().tracking_uri
+    first = two[0]
     for training in two:
         forget(training)
     in_flow(lambda: None, "words")  # now the flow's newest run, which used no stage
-    parent = runs.parent_run(uri, "bidaflow/words", "another", None, "another", {})
+    parent = parent_run("another", "words")
     tags = {"train.digest": read_manifest(first.words)["digest"]}
-    run_id = runs.start_variant_run(uri, parent, runs.VariantRun("char", "key", {}, tags, []))
-    MlflowClient(uri).update_run(run_id, status=status)
+    run_id = runs.start_variant_run(parent, runs.VariantRun("char", "key", {}, tags, []))
+    mlflow_client().update_run(run_id, status=status)
     assert pruned().isdisjoint({first.words, first.counts})
-    runs.finish(uri, run_id, "FINISHED")
+    runs.finish(run_id, "FINISHED")
     assert {first.words, first.counts} <= pruned()
 
 
@@ -141,7 +142,7 @@ def test_removes_leftovers_of_killed_runs(root: Path) -> None:
     ended, running, finished = (root / "ray" / key for key in ("k3", "k4", "k5"))
     for folder in (broken, half, ended, running, finished):
         folder.mkdir(parents=True)
-    client = MlflowClient(settings().tracking_uri)
+    client = mlflow_client()
     client.create_run("0", tags={"bidaflow.stage": "k4"})
     run = client.create_run("0", tags={"bidaflow.stage": "k5"})
     client.set_terminated(run.info.run_id)
@@ -149,8 +150,7 @@ def test_removes_leftovers_of_killed_runs(root: Path) -> None:
         assert pruned() == {broken.parent, ended}, "another process may be removing it"
     assert pruned() == {half}
     assert running.exists() and finished.exists()
-    uri = settings().tracking_uri
-    assert [item.path for item in prune(uri, checkpoints=True)] == [finished]
+    assert [item.path for item in prune(checkpoints=True)] == [finished]
 
 
 def test_removes_checkpoints_of_language_models(root: Path, files: list[Path]) -> None:
@@ -219,14 +219,19 @@ def test_keeps_running_builds_and_removes_killed_ones(root: Path) -> None:
 
 @pytest.mark.parametrize("exists", [True, False])
 def test_rejects_a_store_without_the_trainings(
-    exists: bool, two: tuple[Trained, Trained], tmp_path: Path, database: Path
+    exists: bool,
+    two: tuple[Trained, Trained],
+    tmp_path: Path,
+    database: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     other = tmp_path / "other.db"
     if exists:
         shutil.copyfile(database, other)
+    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", f"sqlite:///{other}")
     for command in (find_garbage, prune):
         with pytest.raises(UserError, match=r"None of the 2 trainings .* is recorded"):
-            command(f"sqlite:///{other}")
+            command()
     assert other.exists() == exists
     assert all(training.model.exists() for training in two)
 
@@ -257,84 +262,74 @@ def test_command_lists_then_removes_with_yes(
     assert command(yes=True).startswith("Nothing to prune")
 
 
-EXPERIMENT = "bidaflow/made"
-
-
-@pytest.fixture
-def uri(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/mlflow.db"
-
-
-def flow_run_with_model(
-    uri: str, number: int, model: Path, status: runs.Status = "FINISHED"
-) -> str:
+def flow_run_with_model(number: int, model: Path) -> str:
     """Record a flow run with one trained variant; returns the URI of its model."""
     name = f"flow-{number}"
-    parent = runs.parent_run(uri, EXPERIMENT, name, None, name, {})
+    parent = parent_run(name)
     run = runs.VariantRun(f"variant-{number}", name, {}, {}, [])
-    variant = runs.start_variant_run(uri, parent, run)
-    model_uri = model_logging.log_model(uri, variant, model, "bidaf-made", step=0)
+    variant = runs.start_variant_run(parent, run)
+    model_uri = model_logging.log_model(variant, model, "bidaf-made", step=0)
     for run in (variant, parent):
-        runs.finish(uri, run, "FINISHED")
+        runs.finish(run, "FINISHED")
     return model_uri
 
 
-def test_keeps_newest_runs_and_aliased_models(uri: str, tmp_path: Path) -> None:
+def test_keeps_newest_runs_and_aliased_models(tmp_path: Path) -> None:
     model = save_untrained_model(tmp_path)
-    models = [flow_run_with_model(uri, number, model) for number in range(4)]
-    registry.set_champion(uri, registry.find_version(uri, models[0]))
-    retired = retire(uri, EXPERIMENT, keep=2)
+    models = [flow_run_with_model(number, model) for number in range(4)]
+    registry.set_champion(registry.find_version(models[0]))
+    retired = retire("bidaflow/made", keep=2)
     assert {run.name for run in retired} == {"flow-1", "variant-1"}
-    kept = {run.name for run in recorded_runs(uri)}
+    kept = {run.name for run in recorded_runs()}
     assert kept == {f"{kind}-{i}" for kind in ("flow", "variant") for i in (0, 2, 3)}
-    versions = MlflowClient(uri).search_model_versions("name = 'bidaf-made'")
+    versions = mlflow_client().search_model_versions("name = 'bidaf-made'")
     assert sorted(int(version.version) for version in versions) == [1, 3, 4]
-    assert retire(uri, EXPERIMENT, keep=2) == []
-    assert retire(uri, EXPERIMENT, keep=1, kept_stages={"train/flow-2"}) == []
+    assert retire("bidaflow/made", keep=2) == []
+    assert retire("bidaflow/made", keep=1, kept_stages={"train/flow-2"}) == []
 
 
 def test_retention_at_an_address_keeps_new_runs(
-    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their trainings stay in the store, and must not lose their models."""
+    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", settings().tracking_uri)
     monkeypatch.setenv("BIDAFLOW_ROOT", "s3://results/team")
     monkeypatch.setenv("BIDAFLOW_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", uri)
     model = save_untrained_model(tmp_path)
     for number in range(2):
-        flow_run_with_model(uri, number, model)
-    assert retire(uri, EXPERIMENT, keep=1) == []
+        flow_run_with_model(number, model)
+    assert retire("bidaflow/made", keep=1) == []
     monkeypatch.setenv("BIDAFLOW_TIME_LIMIT_HOURS", "1e-9")
-    assert {run.name for run in retire(uri, EXPERIMENT, keep=1)} == {"flow-0", "variant-0"}
+    assert {run.name for run in retire("bidaflow/made", keep=1)} == {"flow-0", "variant-0"}
 
 
 def test_retention_keeps_what_is_promoted_meanwhile(
-    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = save_untrained_model(tmp_path)
-    models = [flow_run_with_model(uri, number, model) for number in range(3)]
-    before = recorded_runs(uri)
-    registry.set_champion(uri, registry.find_version(uri, models[0]))
-    monkeypatch.setattr(garbage_collection, "recorded_runs", lambda uri: before)
-    assert {run.name for run in retire(uri, EXPERIMENT, keep=1)} == {"flow-1", "variant-1"}
-    assert registry.with_alias(uri, "bidaf-made", registry.CHAMPION) is not None
+    models = [flow_run_with_model(number, model) for number in range(3)]
+    before = recorded_runs()
+    registry.set_champion(registry.find_version(models[0]))
+    monkeypatch.setattr(garbage_collection, "recorded_runs", lambda: before)
+    assert {run.name for run in retire("bidaflow/made", keep=1)} == {"flow-1", "variant-1"}
+    assert registry.find("bidaf-made", registry.CHAMPION) is not None
 
 
-def test_retention_keeps_runs_that_a_flow_run_uses(uri: str, tmp_path: Path, root: Path) -> None:
+def test_retention_keeps_runs_that_a_flow_run_uses(tmp_path: Path, root: Path) -> None:
     model = save_untrained_model(tmp_path)
     for number in range(2):
-        flow_run_with_model(uri, number, model)
+        flow_run_with_model(number, model)
     with shared_lock(lock_file(root / "stages" / "train" / "flow-0", "use")):
-        assert retire(uri, EXPERIMENT, keep=1) == []
-    assert {run.name for run in retire(uri, EXPERIMENT, keep=1)} == {"flow-0", "variant-0"}
+        assert retire("bidaflow/made", keep=1) == []
+    assert {run.name for run in retire("bidaflow/made", keep=1)} == {"flow-0", "variant-0"}
 
 
 def test_next_retention_completes_a_killed_one(
-    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = save_untrained_model(tmp_path)
     for number in range(2):
-        flow_run_with_model(uri, number, model)
+        flow_run_with_model(number, model)
 
     def kill(*_: object) -> None:
         raise KeyboardInterrupt
@@ -342,30 +337,29 @@ def test_next_retention_completes_a_killed_one(
     for step in ("delete_logged_model", "delete_run"):
         with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
             killed.setattr(SqlAlchemyStore, step, kill)
-            retire(uri, EXPERIMENT, keep=1)
-    retire(uri, EXPERIMENT, keep=1)
-    assert {run.name for run in recorded_runs(uri)} == {"flow-1", "variant-1"}
+            retire("bidaflow/made", keep=1)
+    retire("bidaflow/made", keep=1)
+    assert {run.name for run in recorded_runs()} == {"flow-1", "variant-1"}
 
 
 def test_failure_of_mlflow_to_erase_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "false")
     with pytest.raises(UserError, match=r"could not erase .* \(exit status 1\)\. The rest is"):
-        erase_deleted(settings().tracking_uri)
+        erase_deleted()
 
 
 def test_deleted_runs_are_erased_after_days(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    uri = settings().tracking_uri
     model = save_untrained_model(tmp_path)
     for number in range(2):
-        flow_run_with_model(uri, number, model)
-    retire(uri, EXPERIMENT, keep=1)
+        flow_run_with_model(number, model)
+    retire("bidaflow/made", keep=1)
     artifacts = settings().root / "mlartifacts"
-    prune(uri)
+    prune()
     assert len(list(artifacts.rglob("MLmodel"))) == 2, "the deletion can be undone"
     monkeypatch.setattr(garbage_collection, "KEPT_DAYS", 0)
-    prune(uri)
+    prune()
     assert len(list(artifacts.rglob("MLmodel"))) == 1
-    left = {run.name for run in recorded_runs(uri, include_deleted=True)}
+    left = {run.name for run in recorded_runs(include_deleted=True)}
     assert left == {"flow-1", "variant-1"}

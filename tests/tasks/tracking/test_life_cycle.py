@@ -29,7 +29,6 @@ from urllib3.util import Retry
 from infra.artifacts.live_runs import LOST_SECONDS, Note, beating, live_runs, noted
 from infra.processes import ProcessRecord, record_process
 from infra.settings import CHECKOUT, settings
-from tasks.tracking import runs
 from tasks.tracking.life_cycle import (
     KILLED,
     ROOT_VARIABLE,
@@ -44,6 +43,7 @@ from tests.factories.cli import BIDAFLOW, environment_for
 from tests.factories.http_server import http_server
 from tests.factories.ports import free_port
 from tests.factories.prefect_artifacts import artifacts
+from tests.factories.tracking_store import parent_run
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "root")
 
@@ -110,7 +110,7 @@ def test_tasks_and_mlflow_runs_of_dead_runs_say_why(root: Path) -> None:
         run_id = client.create_flow_run(killed, state=Running()).id
         for key, state in {"trained": Completed(), "training": Running()}.items():
             client.create_task_run(step, run_id, key, name=key, state=state)
-        mlflow_run = runs.parent_run(uri, "bidaflow/tiny", str(run_id), None, "killed", {})
+        mlflow_run = parent_run(str(run_id), "tiny")
         note(root, run_id, ProcessRecord(pid=os.getpid(), created=0))
         end_dead_runs()
         own = FlowRunFilter.model_validate({"id": {"any_": [run_id]}})
@@ -160,10 +160,7 @@ def test_run_of_a_lost_machine_ends_with_its_heartbeat(address: Path) -> None:
     uri = settings().tracking_uri
     with get_client(sync_client=True) as client:
         lost, alive = (client.create_flow_run(killed, state=Running()).id for _ in range(2))
-        mlflow_runs = [
-            runs.parent_run(uri, "bidaflow/tiny", str(run_id), None, "lost", {})
-            for run_id in (lost, alive)
-        ]
+        mlflow_runs = [parent_run(str(run_id), "tiny") for run_id in (lost, alive)]
         with ExitStack() as beats:
             for run_id in (lost, alive):
                 beats.enter_context(beating(str(run_id), own_note()))
@@ -186,7 +183,7 @@ def test_lost_runs_of_other_users_are_left(address: Path, monkeypatch: pytest.Mo
     def refuse(*_: object, **__: object) -> None:
         raise MlflowException("Permission denied", error_code=PERMISSION_DENIED)
 
-    runs.parent_run(settings().tracking_uri, "bidaflow/tiny", lost, None, "lost", {})
+    parent_run(lost, "tiny")
     monkeypatch.setattr(MlflowClient, "log_batch", refuse)
     with beating(lost, own_note()), beating(alive, own_note()):
         os.utime(address / "under-way" / f"{lost}.json", (0, 0))
@@ -225,7 +222,7 @@ def test_failed_run_is_ended_when_mlflow_responds(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri, failed = settings().tracking_uri, str(uuid4())
-    run_id = runs.parent_run(uri, "bidaflow/tiny", failed, None, "failed", {})
+    run_id = parent_run(failed, "tiny")
     monkeypatch.setattr(Retry, "sleep", lambda *_: pytest.fail("it retried"))
     with monkeypatch.context() as patch:
         patch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
@@ -241,7 +238,7 @@ def test_copied_root_leaves_the_originals_runs_alone(
 ) -> None:
     """Both may even run the same scheduled runs, whose ids were copied with Prefect's database."""
     running, scheduled, uri = uuid4(), uuid4(), settings().tracking_uri
-    run_id = runs.parent_run(uri, "bidaflow/tiny", str(running), None, "running", {})
+    run_id = parent_run(str(running), "tiny")
     children = [process_of(flow_run_id, root) for flow_run_id in (running, scheduled)]
     try:
         note(root, running, record_process(children[0].pid))  # copied while it lived
@@ -269,7 +266,7 @@ def test_copied_root_leaves_runs_on_shared_servers(
 ) -> None:
     running, shared = uuid4(), root.with_name("shared.db")
     monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", f"sqlite:///{shared}")
-    run_id = runs.parent_run(f"sqlite:///{shared}", "bidaflow/x", str(running), None, "x", {})
+    run_id = parent_run(str(running))
     with get_client(sync_client=True) as client:
         in_prefect = client.create_flow_run(killed, state=Running()).id
         gone = ProcessRecord(pid=os.getpid(), created=0)

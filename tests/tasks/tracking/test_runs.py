@@ -22,12 +22,13 @@ from urllib3.util import Retry
 from infra.errors import RetryableError, UserError
 from infra.settings import CHECKOUT
 from tasks.tracking import metric_logger, model_logging, runs
-from tasks.tracking.client import require_server, run_url, server_url
+from tasks.tracking.client import mlflow_client, require_server, run_url, server_url
 from tasks.tracking.metric_logger import EpochLogger
 from tasks.tracking.runs import InputDataset, VariantRun
 from tests.factories.file_server import Served, serving
 from tests.factories.logged_models import MODEL_INPUT, save_untrained_model, wait_for
 from tests.factories.ports import free_port
+from tests.factories.tracking_store import parent_run, recording_at
 
 FLOW_URL = "http://127.0.0.1:4200/runs/flow-run/1"
 DATASETS = (
@@ -38,35 +39,32 @@ DATASETS = (
 
 
 @pytest.fixture(scope="module")
-def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
+def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A tracking store in a file that does not exist yet."""
-    return f"sqlite:///{tmp_path_factory.mktemp('root')}/mlflow.db"
+    with recording_at(f"sqlite:///{tmp_path_factory.mktemp('root')}/mlflow.db") as uri:
+        yield uri
 
 
-def parent(uri: str, flow_run: str, experiment: str = "bidaflow/made") -> str:
-    return runs.parent_run(uri, experiment, flow_run, FLOW_URL, "compare", {"dataset": "made"})
-
-
-def variant(uri: str, parent_id: str, stage: str = "stage-1", resumed: bool = False) -> str:
+def variant(parent_id: str, stage: str = "stage-1", resumed: bool = False) -> str:
     config = {"name": "baseline", "model": {"hidden_size": 3, "characters": None}}
     run = VariantRun("baseline", stage, config, {"variant": "baseline"}, DATASETS)
-    return runs.start_variant_run(uri, parent_id, run, resumed)
+    return runs.start_variant_run(parent_id, run, resumed)
 
 
-def read(uri: str, run_id: str) -> Run:
-    return MlflowClient(uri).get_run(run_id)
+def read(run_id: str) -> Run:
+    return mlflow_client().get_run(run_id)
 
 
-def history(uri: str, run_id: str, metric: str) -> list[tuple[int, float]]:
-    return [(m.step, m.value) for m in MlflowClient(uri).get_metric_history(run_id, metric)]
+def history(run_id: str, metric: str) -> list[tuple[int, float]]:
+    return [(m.step, m.value) for m in mlflow_client().get_metric_history(run_id, metric)]
 
 
 def test_flow_run_keeps_one_parent_run_over_retries(uri: str) -> None:
-    first = parent(uri, "retried")
-    runs.finish(uri, first, "FAILED")
-    assert parent(uri, "retried") == first
-    assert parent(uri, "another") != first
-    run = read(uri, first)
+    first = parent_run("retried", url=FLOW_URL)
+    runs.finish(first, "FAILED")
+    assert parent_run("retried", url=FLOW_URL) == first
+    assert parent_run("another") != first
+    run = read(first)
     assert run.info.status == "RUNNING"
     assert run.data.tags["prefect.flow_run_url"] == FLOW_URL
     assert FLOW_URL in run.data.tags["mlflow.note.content"]
@@ -74,8 +72,8 @@ def test_flow_run_keeps_one_parent_run_over_retries(uri: str) -> None:
 
 
 def test_variant_run_has_parent_config_and_inputs(uri: str) -> None:
-    parent_id = parent(uri, "children")
-    run = read(uri, variant(uri, parent_id))
+    parent_id = parent_run("children")
+    run = read(variant(parent_id))
     assert run.data.tags["mlflow.parentRunId"] == parent_id
     assert run.data.tags["prefect.flow_run_id"] == "children"
     assert run.data.tags["bidaflow.role"] == "variant"
@@ -98,72 +96,70 @@ def test_variant_run_has_parent_config_and_inputs(uri: str) -> None:
 
 
 def test_reopened_run_keeps_and_completes_parameters(uri: str) -> None:
-    parent_id = parent(uri, "reopened")
+    parent_id = parent_run("reopened")
 
     def opened(config: dict[str, Any]) -> str:
-        return runs.start_variant_run(
-            uri, parent_id, VariantRun("char", "reopened", config, {}, [])
-        )
+        return runs.start_variant_run(parent_id, VariantRun("char", "reopened", config, {}, []))
 
     first = opened({"data": {"seed": 7}})
-    runs.finish(uri, first, "KILLED")
+    runs.finish(first, "KILLED")
     assert opened({"data": {"seed": 8, "negatives": 0.5}}) == first
-    assert read(uri, first).data.params == {"data.seed": "7", "data.negatives": "0.5"}
+    assert read(first).data.params == {"data.seed": "7", "data.negatives": "0.5"}
 
 
 def test_takes_over_killed_but_not_finished_variants(uri: str) -> None:
-    first = variant(uri, parent(uri, "killed"), "stage-shared")
-    runs.finish(uri, first, "KILLED")
-    second_parent = parent(uri, "successor")
-    assert variant(uri, second_parent, "stage-shared") == first
-    assert read(uri, first).data.tags["mlflow.parentRunId"] == second_parent
-    assert read(uri, first).data.tags["prefect.flow_run_id"] == "successor"
-    runs.finish(uri, first, "FINISHED")
-    assert variant(uri, parent(uri, "unfinished stage"), "stage-shared", True) == first
-    runs.finish(uri, first, "FINISHED")
-    assert variant(uri, parent(uri, "third"), "stage-shared") != first
+    first = variant(parent_run("killed"), "stage-shared")
+    runs.finish(first, "KILLED")
+    second_parent = parent_run("successor")
+    assert variant(second_parent, "stage-shared") == first
+    assert read(first).data.tags["mlflow.parentRunId"] == second_parent
+    assert read(first).data.tags["prefect.flow_run_id"] == "successor"
+    runs.finish(first, "FINISHED")
+    assert variant(parent_run("unfinished stage"), "stage-shared", True) == first
+    runs.finish(first, "FINISHED")
+    assert variant(parent_run("third"), "stage-shared") != first
 
 
 @pytest.mark.parametrize(("status", "failed_becomes"), [("KILLED", "KILLED"), ("FAILED", "FAILED")])
 def test_finish_flow_run_spares_finished_runs(
     uri: str, status: runs.Status, failed_becomes: str
 ) -> None:
-    parent_id, other = parent(uri, "ended"), parent(uri, "unaffected")
+    parent_id, other = parent_run("ended"), parent_run("unaffected")
     names = ("done", "running", "failed")
-    done, running, failed = (variant(uri, parent_id, name) for name in names)
-    runs.finish(uri, done, "FINISHED")
-    runs.finish(uri, failed, "FAILED")
-    runs.finish_flow_run(uri, "ended", status)
-    statuses = [read(uri, run).info.status for run in (parent_id, running, done, failed, other)]
+    done, running, failed = (variant(parent_id, name) for name in names)
+    runs.finish(done, "FINISHED")
+    runs.finish(failed, "FAILED")
+    runs.finish_flow_run("ended", status)
+    statuses = [read(run).info.status for run in (parent_id, running, done, failed, other)]
     assert statuses == [status, status, "FINISHED", failed_becomes, "RUNNING"]
 
 
 def test_epoch_logger_averages_steps_and_keeps_nan(uri: str) -> None:
-    run_id = parent(uri, "metrics")
+    run_id = parent_run("metrics")
     logger = EpochLogger(uri, run_id)
     for step in range(25):
         logger.step(step, float(step))
-    assert history(uri, run_id, "train/batch_nll") == []
+    assert history(run_id, "train/batch_nll") == []
     logger.epoch(24, {"train/nll": 12.0, "dev/nll": math.nan})
-    assert history(uri, run_id, "train/batch_nll") == [(9, 4.5), (19, 14.5)]
-    assert history(uri, run_id, "train/nll") == [(24, 12.0)]
-    ((step, value),) = history(uri, run_id, "dev/nll")
+    assert history(run_id, "train/batch_nll") == [(9, 4.5), (19, 14.5)]
+    assert history(run_id, "train/nll") == [(24, 12.0)]
+    ((step, value),) = history(run_id, "dev/nll")
     assert step == 24 and math.isnan(value)
     logger.epoch(25, {"train/nll": 11.0})
-    assert len(history(uri, run_id, "train/batch_nll")) == 2
+    assert len(history(run_id, "train/batch_nll")) == 2
 
 
 def test_long_epoch_is_sent_in_several_calls(uri: str) -> None:
-    run_id = parent(uri, "long")
+    run_id = parent_run("long")
     logger = EpochLogger(uri, run_id)
     for step in range(12_000):
         logger.step(step, 1.0)
     logger.epoch(11_999, {"train/nll": 1.0})
-    assert len(history(uri, run_id, "train/batch_nll")) == 1_200
+    assert len(history(run_id, "train/batch_nll")) == 1_200
 
 
 def test_resumed_training_sends_checkpointed_metrics(uri: str) -> None:
-    run_id = parent(uri, "resumed")
+    run_id = parent_run("resumed")
     nlls: list[float] = []
     unsent: list[list[Any]] = []
     killed = EpochLogger(uri, run_id, nlls, unsent)
@@ -173,13 +169,13 @@ def test_resumed_training_sends_checkpointed_metrics(uri: str) -> None:
     for step in range(25, 30):
         resumed.step(step, step)
     resumed.epoch(29, {})
-    assert history(uri, run_id, "train/batch_nll") == [(9, 4.5), (19, 14.5), (29, 24.5)]
+    assert history(run_id, "train/batch_nll") == [(9, 4.5), (19, 14.5), (29, 24.5)]
 
 
 def test_mlflow_does_not_hide_why_a_run_failed(uri: str) -> None:
-    run_id = variant(uri, parent(uri, "hidden"), "hidden")
-    with pytest.raises(UserError, match="diverged"), runs.finishing_run(uri, run_id):
-        MlflowClient(uri).delete_run(run_id)
+    run_id = variant(parent_run("hidden"), "hidden")
+    with pytest.raises(UserError, match="diverged"), runs.finishing_run(run_id):
+        mlflow_client().delete_run(run_id)
         raise UserError("char diverged")
 
 
@@ -196,33 +192,34 @@ def test_message_about_unsent_metrics_masks_secrets(
 
 def test_system_metrics_are_logged_during_a_run(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.2")
-    run_id = parent(uri, "system")
+    run_id = parent_run("system")
     metrics: dict[str, float] = {}
     deadline = time.monotonic() + 600
-    with metric_logger.system_metrics(uri, run_id):
+    with metric_logger.system_metrics(run_id):
         while not metrics and time.monotonic() < deadline:
             time.sleep(0.1)
-            metrics = read(uri, run_id).data.metrics
+            metrics = read(run_id).data.metrics
     assert metrics["system/system_memory_usage_megabytes"] > 0
     assert metrics["system/cpu_utilization_percentage"] >= 0
 
 
 def test_run_url_of_a_file_uses_the_local_server(uri: str) -> None:
-    run_id = parent(uri, "linked")
-    page = f"/#/experiments/{read(uri, run_id).info.experiment_id}/runs/{run_id}"
-    assert run_url(uri, run_id) == f"http://127.0.0.1:5000{page}"
+    run_id = parent_run("linked")
+    page = f"/#/experiments/{read(run_id).info.experiment_id}/runs/{run_id}"
+    assert run_url(run_id) == f"http://127.0.0.1:5000{page}"
 
 
 def test_server_url_omits_the_password() -> None:
-    assert server_url("https://me:secret@host:8443/mlflow/") == "https://host:8443/mlflow"
+    with recording_at("https://me:secret@host:8443/mlflow/"):
+        assert server_url() == "https://host:8443/mlflow"
 
 
 def test_deleted_experiment_is_reported(uri: str) -> None:
-    parent(uri, "first", "bidaflow/deleted")
-    client = MlflowClient(uri)
+    parent_run("first", "deleted")
+    client = mlflow_client()
     client.delete_experiment(client.get_experiment_by_name("bidaflow/deleted").experiment_id)
     with pytest.raises(UserError, match="restore --experiment-id"):
-        parent(uri, "second", "bidaflow/deleted")
+        parent_run("second", "deleted")
 
 
 def test_experiment_of_a_simultaneous_run_is_used(
@@ -237,7 +234,7 @@ def test_experiment_of_a_simultaneous_run_is_used(
         return existing
 
     monkeypatch.setattr(MlflowClient, "get_experiment_by_name", look_up_too_early)
-    run = read(uri, parent(uri, "late", "bidaflow/simultaneous"))
+    run = read(parent_run("late", "simultaneous"))
     assert others == [run.info.experiment_id]
 
 
@@ -245,20 +242,21 @@ def test_unreachable_server_fails_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     # MLflow itself retries for two minutes.
     monkeypatch.setattr(Retry, "sleep", lambda *_: pytest.fail("it retried"))
     message = r"No MLflow server responds at http://127\.0\.0\.1:\d+\."
-    with pytest.raises(RetryableError, match=message):
-        parent(f"http://me:secret@127.0.0.1:{free_port()}", "nowhere")
+    store = f"http://me:secret@127.0.0.1:{free_port()}"
+    with recording_at(store), pytest.raises(RetryableError, match=message):
+        parent_run("nowhere")
 
 
 def test_server_that_has_responded_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A restart of the server must not end a run that has trained for hours."""
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     with serving(Served(b"{}")) as served:
-        url = served.url.rpartition("/")[0]
-        require_server(url)
+        monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", served.url.rpartition("/")[0])
+        require_server()
     retries: list[Retry] = []
     monkeypatch.setattr(Retry, "sleep", lambda retry, *_: retries.append(retry))
     with pytest.raises(MlflowException):
-        parent(url, "restarting")
+        parent_run("restarting")
     assert retries
 
 
@@ -266,14 +264,17 @@ def test_server_that_has_responded_is_waited_for(monkeypatch: pytest.MonkeyPatch
 def test_database_setup_is_silent_and_leaves_cwd_clean(
     tmp_path: Path,
 ) -> None:
-    code = "import sys; from tasks.tracking import runs as t; "
-    code += "t.parent_run(sys.argv[1], 'bidaflow/made', 'f', None, 'n', {})"
+    code = "from tasks.tracking import runs; runs.parent_run_of('made')"
     working = tmp_path / "working"
     working.mkdir()
     process = subprocess.run(
-        [sys.executable, "-c", code, f"sqlite:///{tmp_path}/mlflow.db"],
+        [sys.executable, "-c", code],
         cwd=working,
-        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(CHECKOUT),
+            "BIDAFLOW_MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db",
+        },
         capture_output=True,
         text=True,
         check=True,
@@ -287,25 +288,23 @@ def test_complete_run_works_through_a_server(
     server: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "report.html").write_text("<html></html>")
-    parent_id = parent(server, "served")
-    run_id = variant(server, parent_id)
+    parent_id = parent_run("served")
+    run_id = variant(parent_id)
     logger = EpochLogger(server, run_id)
     for step in range(1_000):
         logger.step(step, 2.0)
     logger.epoch(999, {"dev/f1": 50.0, "dev/nll": math.nan})
-    runs.log_artifacts(server, run_id, [tmp_path / "report.html"])
-    model_uri = model_logging.log_model(
-        server, run_id, save_untrained_model(tmp_path), "bidaf-made", 999
-    )
-    runs.finish(server, run_id, "FINISHED")
+    runs.log_artifacts(run_id, [tmp_path / "report.html"])
+    model_uri = model_logging.log_model(run_id, save_untrained_model(tmp_path), "bidaf-made", 999)
+    runs.finish(run_id, "FINISHED")
     assert capfd.readouterr() == ("", "")
     assert len(mlflow.pyfunc.load_model(model_uri).predict(MODEL_INPUT)) == len(MODEL_INPUT)
-    assert variant(server, parent_id) == run_id
-    assert len(history(server, run_id, "train/batch_nll")) == 100
-    assert read(server, run_id).data.metrics["dev/f1"] == 50.0
-    artifacts = MlflowClient(server).list_artifacts(run_id)
+    assert variant(parent_id) == run_id
+    assert len(history(run_id, "train/batch_nll")) == 100
+    assert read(run_id).data.metrics["dev/f1"] == 50.0
+    artifacts = mlflow_client().list_artifacts(run_id)
     assert {artifact.path for artifact in artifacts} == {"model_card.md", "report.html"}
-    assert run_url(server, run_id).startswith(f"{server}/#/experiments/")
+    assert run_url(run_id).startswith(f"{server}/#/experiments/")
 
 
 OUTAGE_SECONDS = 50
@@ -316,7 +315,8 @@ OUTAGE_SECONDS = 50
 def test_server_outage_loses_no_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     process = start_server(tmp_path, url)
-    run_id = variant(url, parent(url, "outage"))
+    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", url)
+    run_id = variant(parent_run("outage"))
     logger = EpochLogger(url, run_id)
     logger.epoch(1, {"dev/f1": 1.0})
     stop(process)
@@ -339,7 +339,7 @@ def test_server_outage_loses_no_metrics(tmp_path: Path, monkeypatch: pytest.Monk
     logger.epoch(3, {"dev/f1": 3.0})
     assert retried.is_set(), "the server was never unreachable"
     restarting.join()
-    assert history(url, run_id, "dev/f1") == [(1, 1.0), (2, 2.0), (3, 3.0)]
+    assert history(run_id, "dev/f1") == [(1, 1.0), (2, 2.0), (3, 3.0)]
     stop(*restarted)
 
 
@@ -360,10 +360,11 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     process.wait(300)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
     """The URL of a real MLflow server on loopback."""
     url = f"http://127.0.0.1:{free_port()}"
-    process = start_server(tmp_path_factory.mktemp("server"), url)
-    yield url
+    process = start_server(tmp_path, url)
+    with recording_at(url):
+        yield url
     stop(process)

@@ -22,6 +22,7 @@ from tasks.training.train_variant import (
     warn_of_long_texts,
 )
 from tests.factories.logs import watched_log
+from tests.factories.tracking_store import parent_run
 from tests.factories.training_data import prepare, save_warm_start, small
 
 HISTORY = [
@@ -52,10 +53,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
 @pytest.mark.parametrize(("kept", "f1"), [(1, 60.0), (2, 50.0)])
 def test_latest_scores_are_those_of_the_kept_epoch(tmp_path: Path, kept: int, f1: float) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
-    run_id = runs.parent_run(uri, "bidaflow/made", "flow", None, "made", {})
+    run_id = parent_run("flow")
     for entry in HISTORY:
         scores = {name: value for name, value in entry.items() if "/" in name}
-        runs.log_scores(uri, run_id, scores, step=int(entry["step"]))
+        runs.log_scores(run_id, scores, step=int(entry["step"]))
     time.sleep(0.01)  # MLflow orders values of a step by their milliseconds
     (tmp_path / "history.json").write_text(json.dumps(HISTORY), encoding="utf-8")
     log_kept_epoch(uri, run_id, tmp_path, kept)
