@@ -3,11 +3,9 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from datetime import datetime
-from itertools import groupby, product
-from operator import attrgetter
+from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 from prefect import flow, get_run_logger
@@ -19,7 +17,6 @@ from rich.table import Column
 
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
-from flows.common.compared import ComparedVariant, Outcomes, recurs, sentence
 from flows.common.data_files import recommended_training
 from flows.common.display_names import names_of_data, names_of_vectors, require_unique
 from flows.common.encoding import composes_oov_words, encode_dataset, vectors_for
@@ -33,28 +30,113 @@ from flows.common.parameters import (
     VocabularyParameters,
 )
 from flows.common.presets import configure
-from flows.common.publish import (
-    folder_of_run,
-    log_pages,
-    publish_page,
-    reports_folder,
-    url_of,
-)
+from flows.common.publish import folder_of_run, publish_page, url_of
 from flows.common.splits import ingest_dataset
-from flows.common.training import Training, model_to_start_from, report_on, suited_to, train_each
-from infra.artifacts.shared_folder import shared_folder
+from flows.common.training import Training, model_to_start_from, suited_to, train_each
 from infra.artifacts.stage import Output
 from infra.cluster.allotment import Resources
-from infra.errors import RetryableError, UserError
+from infra.errors import RetryableError, UserError, first_line
+from infra.masking import mask_secrets
+from infra.progress import Progress
 from tasks.datasets.catalog import COMPARISONS
-from tasks.reports.comparison import Cell, compare
-from tasks.reports.run_report import REPORT, write_error_page
+from tasks.reports.comparison import Cell, CellTrainings, Failure
 from tasks.stages import compare_stage, error_report_stage
 from tasks.tracking import runs
 
 # The columns that the terminal shows; the page and Prefect show all columns.
 TERMINAL_COLUMNS = ("dataset", "vectors", "variant", "EM", "F1", "F1 gain, 95 %", "minutes")
 PAGE = "comparison.html"
+
+
+@dataclass(frozen=True)
+class ComparedVariant:
+    """A variant trained from one seed, and the table cell that it counts towards."""
+
+    cell: Cell
+    training: Training
+    trained: Output
+    error_report: Output
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """All trainings of a comparison, and the results or errors of those that have ended."""
+
+    grid: Sequence[tuple[Cell, Training]]
+    ended: dict[int, ComparedVariant | Exception] = field(default_factory=dict)
+
+    @property
+    def finished(self) -> list[ComparedVariant]:
+        """The results, in the order of the grid."""
+        ordered = (self.ended[number] for number in sorted(self.ended))
+        return [outcome for outcome in ordered if isinstance(outcome, ComparedVariant)]
+
+    @property
+    def cells(self) -> list[CellTrainings]:
+        """All cells of the table, in the order of the grid, with the results so far."""
+        results: dict[Cell, list[ComparedVariant]] = {cell: [] for cell, _ in self.grid}
+        for result in self.finished:
+            results[result.cell].append(result)
+        return [
+            CellTrainings(
+                cell,
+                [result.trained.folder for result in own],
+                [result.error_report.folder for result in own],
+            )
+            for cell, own in results.items()
+        ]
+
+    @property
+    def failed(self) -> list[Failure]:
+        """The trainings that failed, in the order of the grid."""
+        return [
+            Failure(cell, training.config.training.seed, sentence(outcome))
+            for number, (cell, training) in enumerate(self.grid)
+            if isinstance(outcome := self.ended.get(number), Exception)
+        ]
+
+    @property
+    def errors(self) -> list[Exception]:
+        """The errors of the failed trainings, in the order of the grid, but mistakes of the user
+        last, because they would recur in a retry."""
+        ordered = (self.ended[number] for number in sorted(self.ended))
+        errors = [outcome for outcome in ordered if isinstance(outcome, Exception)]
+        return sorted(errors, key=recurs)
+
+    def failure(self, page: str) -> UserError:
+        """The error of a comparison some of whose trainings failed; `page` has the others.
+
+        It is retryable if one of them failed for another reason than a mistake of the user.
+        """
+        failed = self.failed
+        names = "\n".join(f"{f.cell.name} · seed {f.seed}: {f.error}" for f in failed)
+        return (UserError if recurs(self.errors[0]) else RetryableError)(
+            f"{len(failed)} of {len(self.grid)} trainings failed:\n{names}\n"
+            f"The page has the others: {page}. Run the same command again to train only what is "
+            "missing."
+        )
+
+    def time_left(self, seconds: float) -> str:
+        """The estimated time until all trainings have ended, such as "1:23:00 left".
+
+        Those to come are expected to take as long as those that ended; `seconds` is the time since
+        the trainings started. Empty if none has been trained since then.
+        """
+        rate = sum(not result.trained.cached for result in self.finished) / seconds
+        pending = len(self.grid) - len(self.ended)
+        return Progress("", 0, pending, "trainings", rate, "").time_left
+
+
+def recurs(error: Exception) -> bool:
+    """Whether a failed training would fail again, because of a mistake of the user."""
+    return isinstance(error, UserError) and not isinstance(error, RetryableError)
+
+
+def sentence(error: Exception) -> str:
+    """The error of a failed training in one line."""
+    if isinstance(error, UserError):
+        return str(error)
+    return f"{type(error).__name__}: {mask_secrets(first_line(error))}"
 
 
 def from_name(field: str) -> Callable[[Any], Any]:
@@ -96,8 +178,8 @@ def compare_variants(
     variant with the first vectors. Datasets or vectors of the same name are distinguished by their
     folders or settings. The champion does not change.
 
-    The page is written after each training. If trainings fail, the others go on, and the run ends
-    as failed. A run with the same parameters trains only what is missing.
+    If trainings fail, the others go on, and the run ends as failed. A run with the same parameters
+    trains only what is missing.
     """
     require_unique(data=data, variants=variants, seeds=seeds, vectors=vectors)
     if "seed" in training.changes():
@@ -107,14 +189,14 @@ def compare_variants(
         )
     start = model_to_start_from(training.start_from)
     grid = build_grid(data, vectors, list(product(variants, seeds)), vocabulary, training, start)
-    trainings = [cell_training for _, cell_training in grid]
     outcomes, start_seconds = Outcomes(grid), time.monotonic()
-    with closing(train_each(trainings, resources)) as ended:
+    with closing(train_each([cell_training for _, cell_training in grid], resources)) as ended:
         for number, outcome in ended:
             outcomes.ended[number] = with_error_report(*grid[number], outcome)
-            if len(outcomes.ended) < len(grid):
-                _publish_so_far(outcomes, seeds, time.monotonic() - start_seconds)
-    return _publish_all(outcomes, seeds)
+            left = outcomes.time_left(time.monotonic() - start_seconds)
+            counted = f"{len(outcomes.ended)} of {len(grid)} trainings have ended"
+            get_run_logger().info(f"{counted}, about {left}." if left else f"{counted}.")
+    return _publish(outcomes, seeds)
 
 
 def build_grid(
@@ -177,27 +259,7 @@ def with_error_report(
     return ComparedVariant(cell, training, outcome, errors)
 
 
-def _publish_so_far(outcomes: Outcomes, seeds: Sequence[int], seconds: float) -> None:
-    """Log how many trainings are left, and write the page with the results so far, if any.
-
-    A failure is logged, not raised: trainings are under way.
-    """
-    left, log = outcomes.time_left(seconds), get_run_logger()
-    ended = f"{len(outcomes.ended)} of {len(outcomes.grid)} trainings have ended"
-    log.info(f"{ended}, about {left}." if left else f"{ended}.")
-    if not outcomes.finished:
-        return
-    at = f"{left} at {datetime.now().astimezone():%Y-%m-%d %H:%M %Z}" if left else ""
-    try:
-        with TemporaryDirectory() as folder:
-            compare(Path(folder), outcomes.cells, seeds, {}, outcomes.missing, at)
-            page = publish_page(Path(folder) / PAGE, f"{_folder()}/{PAGE}")
-        log.info(f"Results so far: {page}")
-    except Exception as error:
-        log.warning(f"The page with the results so far was not updated: {sentence(error)}")
-
-
-def _publish_all(outcomes: Outcomes, seeds: Sequence[int]) -> dict[str, Any]:
+def _publish(outcomes: Outcomes, seeds: Sequence[int]) -> dict[str, Any]:
     """Publish the comparison when all trainings have ended.
 
     Raises:
@@ -205,44 +267,14 @@ def _publish_all(outcomes: Outcomes, seeds: Sequence[int]) -> dict[str, Any]:
             for another reason than a mistake of the user.
         Exception: all failed; the error of the first one for which a retry may help, if any.
     """
-    results, missing = outcomes.finished, outcomes.missing
-    if not results:
+    if not outcomes.finished:
         raise outcomes.errors[0]
-    pages = _publish_reports(results, seeds[0])
-    comparison = compare_stage(outcomes.cells, seeds, pages, missing)
-    datasets = dict.fromkeys(result.training.splits.name for result in results)
-    summary = publish_comparison(comparison, datasets, complete=not missing)
-    if missing:
+    comparison = compare_stage(outcomes.cells, seeds, outcomes.failed)
+    datasets = dict.fromkeys(training.splits.name for _, training in outcomes.grid)
+    summary = publish_comparison(comparison, datasets, complete=not outcomes.failed)
+    if outcomes.failed:
         raise outcomes.failure(summary["report"])
     return summary
-
-
-def _publish_reports(results: Sequence[ComparedVariant], seed: int) -> dict[str, str]:
-    """Publish one report on a seed's variants for each dataset and set of vectors.
-
-    Returns their URLs, relative to the comparison page, by title.
-    """
-    with_seed = [result for result in results if result.training.config.training.seed == seed]
-    same_data = attrgetter("cell.dataset", "cell.vectors")
-    groups = [list(group) for _, group in groupby(with_seed, same_data)]
-    reports = [
-        report_on(group[0].training, [result.trained for result in group]) for group in groups
-    ]
-    urls = {}
-    for number, (group, report) in enumerate(zip(groups, reports, strict=True), start=1):
-        for result in group:
-            page = reports_folder() / _folder() / str(number) / f"{result.cell.variant}.html"
-            with shared_folder(page):
-                write_error_page(result.error_report.folder / "errors.html", page)
-        publish_page(report.folder / REPORT, f"{_folder()}/{number}/{REPORT}")
-        cell = group[0].cell
-        urls[f"{cell.dataset} · {cell.vectors} · seed {seed}"] = f"{number}/{REPORT}"
-    return urls
-
-
-def _folder() -> str:
-    """The folder of this run's pages, below that of all reports."""
-    return f"{COMPARISONS}/{folder_of_run()}"
 
 
 def publish_comparison(
@@ -254,13 +286,12 @@ def publish_comparison(
     that is unchanged was logged before, unless an earlier attempt was interrupted, or another run
     made it at the same time.
     """
-    report = publish_page(comparison.folder / PAGE, f"{_folder()}/{PAGE}")
+    report = publish_page(comparison.folder / PAGE, f"{COMPARISONS}/{folder_of_run()}/{PAGE}")
     url = url_of(report, None)
     if not comparison.cached or runs.has_runs(str(flow_run.id)):
         for run_id in map(runs.parent_run_of, datasets):
             url = url_of(report, run_id)
-            runs.log_artifacts(run_id, [comparison.folder / "comparison.json"])
-            log_pages(run_id, report.parent)
+            runs.log_artifacts(run_id, [report, comparison.folder / "comparison.json"])
             runs.add_link(run_id, f"[Comparison]({url})")
             if complete:
                 runs.finish(run_id, "FINISHED")

@@ -21,10 +21,10 @@ from flows.common.parameters import (
 from flows.common.presets import configure
 from flows.common.publish import TrainedVariants, publish
 from flows.common.splits import ingest_dataset
-from flows.common.training import Training, model_to_start_from, report_on, suited_to, train_all
+from flows.common.training import Training, model_to_start_from, suited_to, train_all
 from infra.cluster.allotment import Resources
 from models.configs.variant import VariantConfig
-from tasks.stages import error_report_stage
+from tasks.stages import error_report_stage, report_stage
 
 # The columns that the terminal shows; the report and Prefect show all columns.
 TERMINAL_COLUMNS = ("variant", "EM", "F1", "NLL", "AvNA", "examples/s")
@@ -49,10 +49,9 @@ def train_variants(
     suited = suited_to(configs, splits, training.changes())
     trainings = [Training(config, splits, encoded, start) for config in suited]
     trained = train_all(trainings, resources)
-    report = report_on(trainings[0], trained)
-    errors = [
-        error_report_stage(splits.name, output.folder, splits.dev.folder) for output in trained
-    ]
+    folders = [output.folder for output in trained]
+    report = report_stage(splits.name, folders, splits.folders, encoded.vocabulary.folder)
+    errors = [error_report_stage(splits.name, folder, splits.dev.folder) for folder in folders]
     return TrainedVariants(splits, trained, report, errors)
 
 

@@ -204,13 +204,3 @@ def train_each(
         finally:
             if not joined_before:
                 ray_cluster.disconnect()  # also ends trainings if the flow is interrupted
-
-
-def report_on(training: Training, trained: Sequence[Output]) -> Output:
-    """The report on variants that were all trained on the data of `training`."""
-    return stages.report_stage(
-        training.splits.name,
-        [output.folder for output in trained],
-        training.splits.folders,
-        training.encoded.vocabulary.folder,
-    )

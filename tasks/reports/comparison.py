@@ -64,12 +64,12 @@ class CellTrainings:
 
 
 @dataclass(frozen=True)
-class Missing:
-    """A training without results: it failed with an error, or has not ended yet (None)."""
+class Failure:
+    """A training that failed."""
 
     cell: Cell
     seed: int
-    error: str | None
+    error: str
 
 
 @dataclass(frozen=True)
@@ -106,15 +106,12 @@ def compare(
     out: Path,
     cells: Sequence[CellTrainings],
     seeds: Sequence[int],
-    pages: Mapping[str, str],
-    missing: Sequence[Missing] = (),
-    time_left: str = "",
+    failed: Sequence[Failure] = (),
 ) -> dict[str, Any]:
     """Write comparison.html and comparison.json about cells, each trained with one or more seeds.
 
-    `pages` has the URLs of other reports by title. A cell is compared with the first cell of the
-    same dataset, question by question, from all seeds of both. Cells without results have no row.
-    The page lists the `missing` trainings, and `time_left`, such as "1:23:00 left at 09:15".
+    A cell is compared with the first cell of the same dataset, question by question, from all seeds
+    of both. Cells without results have no row; the page lists the `failed` trainings.
     """
     references = {trainings.cell.dataset: trainings for trainings in reversed(cells)}
     rows = _rows(cells, references)
@@ -128,10 +125,7 @@ def compare(
         datasets=list(dict.fromkeys(trainings.cell.dataset for trainings in cells)),
         f1_chart=_f1_chart(rows),
         further=_further_columns(rows),
-        pages=pages,
-        failed=[training for training in missing if training.error is not None],
-        pending=[training for training in missing if training.error is None],
-        time_left=time_left,
+        failed=failed,
     )
     table = _table(rows)
     return {"rows": table, "markdown": _markdown(table)}

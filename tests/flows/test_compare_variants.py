@@ -1,10 +1,10 @@
-"""The comparison flow: the trainings in its grid, and its table."""
+"""The comparison: the trainings in its grid, their outcomes, the time left, and its table."""
 
 import json
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
-from mlflow.tracking import MlflowClient
 
 from flows.common.parameters import (
     DataParameters,
@@ -12,7 +12,10 @@ from flows.common.parameters import (
     VectorParameters,
     VocabularyParameters,
 )
+from flows.common.training import Training
 from flows.compare_variants import (
+    ComparedVariant,
+    Outcomes,
     announce,
     build_grid,
     compare_variants,
@@ -21,11 +24,30 @@ from flows.compare_variants import (
 )
 from infra.artifacts.stage import Output, result_of
 from infra.errors import RetryableError, UserError
-from infra.settings import settings
+from models.configs.presets import preset
 from tasks.datasets.tiny import generate
+from tasks.reports.comparison import Cell, CellTrainings, Failure
 from tasks.tracking import runs
+from tasks.tracking.client import mlflow_client
 from tests.factories.stages import in_flow
 from tests.factories.vectors import write_lines
+
+BASELINE, CHAR = (Cell("d", "v", name) for name in ("baseline", "char"))
+
+
+def training(name: str, seed: int) -> Training:
+    """A training of which only the configuration matters here."""
+    nothing = cast("Any", None)
+    return Training(preset(name).with_changes(seed=seed), nothing, nothing)
+
+
+GRID = [(cell, training(cell.variant, seed)) for cell in (BASELINE, CHAR) for seed in (0, 1)]
+
+
+def result(number: int, seconds: float, cached: bool = False) -> ComparedVariant:
+    facts = {"scores": {"seconds": seconds}}
+    trained, errors = (Output(Path(f"{name}{number}"), facts, cached) for name in ("t", "e"))
+    return ComparedVariant(*GRID[number], trained, errors)
 
 
 def own_data(folder: Path, seed: int) -> DataParameters:
@@ -129,7 +151,60 @@ def test_runs_of_an_earlier_attempt_are_finished(
         publish_comparison(comparison, ["own"], complete=True)
         return run_id
 
-    client, run_id = MlflowClient(settings().tracking_uri), in_flow(publish, "comparing")
+    client, run_id = mlflow_client(), in_flow(publish, "comparing")
     assert client.get_run(run_id).info.status == "FINISHED"
     logged = {artifact.path for artifact in client.list_artifacts(run_id)}
     assert logged == {"comparison.html", "comparison.json"}
+
+
+def test_finished_trainings_are_in_the_grids_order() -> None:
+    outcomes = Outcomes(GRID)
+    outcomes.ended[3] = result(3, 5)
+    outcomes.ended[2] = UserError("char diverged.")
+    outcomes.ended[0] = result(0, 5)
+    assert outcomes.cells == [
+        CellTrainings(BASELINE, [Path("t0")], [Path("e0")]),
+        CellTrainings(CHAR, [Path("t3")], [Path("e3")]),
+    ]
+    assert Outcomes(GRID).cells == [CellTrainings(BASELINE, [], []), CellTrainings(CHAR, [], [])]
+    assert outcomes.failed == [Failure(CHAR, 0, "char diverged.")]
+
+
+def test_crash_is_shown_with_its_type_in_one_line() -> None:
+    outcomes = Outcomes(GRID, {1: RuntimeError("worker died\nlong traceback")})
+    assert outcomes.failed[0].error == "RuntimeError: worker died"
+    assert Outcomes(GRID, {1: OSError()}).failed[0].error == "OSError: "
+
+
+def test_failures_other_than_mistakes_are_retried() -> None:
+    mistake = UserError("patience needs a validation split")
+    error = Outcomes(GRID[:2], {0: result(0, 5), 1: mistake}).failure("page.html")
+    assert type(error) is UserError
+    assert str(error).startswith("1 of 2 trainings failed:\nbaseline · v · d · seed 1: patience")
+    assert "The page has the others: page.html." in str(error)
+    crash = RuntimeError("worker died")
+    ended = {0: mistake, 1: crash, 2: result(2, 5), 3: result(3, 5)}
+    assert type(Outcomes(GRID, ended).failure("page.html")) is RetryableError
+    assert Outcomes(GRID[:2], {1: crash, 0: mistake}).errors == [crash, mistake]
+
+
+@pytest.mark.parametrize(
+    ("ended", "seconds", "left"),
+    [
+        ({}, 100.0, ""),
+        ({0: result(0, 60, cached=True)}, 2.0, ""),
+        # One baseline took 60 s, so the three others take as long.
+        ({0: result(0, 60)}, 60.0, "3:00 left"),
+        # Two trainings ran at a time.
+        ({0: result(0, 60), 2: result(2, 180)}, 120.0, "2:00 left"),
+        # The cached one does not tell how fast this run is.
+        ({0: result(0, 60, cached=True), 2: result(2, 180)}, 180.0, "6:00 left"),
+        # The failed one is not waited for.
+        ({0: result(0, 60), 2: result(2, 180), 1: UserError("no")}, 240.0, "2:00 left"),
+        ({number: result(number, 60) for number in range(4)}, 240.0, ""),
+    ],
+)
+def test_time_left_follows_the_finished_trainings(
+    ended: dict[int, ComparedVariant | Exception], seconds: float, left: str
+) -> None:
+    assert Outcomes(GRID, ended).time_left(seconds) == left

@@ -1,7 +1,6 @@
 """`compare-variants` from its data to its result table, also as shown in Prefect and MLflow."""
 
 import json
-import re
 import sys
 from pathlib import Path
 from statistics import mean, stdev
@@ -55,20 +54,11 @@ def test_all_variants_and_seeds_are_in_one_table(
         assert (row["seeds"], row["F1"]) == ("2", f"{mean(f1s):.2f} ± {stdev(f1s):.2f}")
 
     page = Path(compared["report"]).read_text(encoding="utf-8")
-    (link,) = re.findall(r'<a href="(\d+/report\.html)">own · .* · seed 0</a>', page)
-    report = Path(compared["report"]).parent / link
-    assert "Calibration" in report.read_text(encoding="utf-8")
-    for variant in rows:
-        assert f'href="{variant}.html"' in report.read_text(encoding="utf-8")
-        assert 'href="report.html"' in (report.parent / f"{variant}.html").read_text("utf-8")
     kept = {
         name: Path(client.download_artifacts(parent.info.run_id, name))
         for name in ("comparison.html", "comparison.json")
     }
-    logged = rf'href="http://127\.0\.0\.1:\d+/\S+/runs/{parent.info.run_id}/artifacts/{link}"'
-    assert re.search(logged, kept["comparison.html"].read_text(encoding="utf-8"))
-    below = Path(client.download_artifacts(parent.info.run_id, link)).read_text(encoding="utf-8")
-    assert f"/artifacts/{Path(link).parent}/baseline.html" in below
+    assert kept["comparison.html"].read_text(encoding="utf-8") == page
     summary = json.loads(kept["comparison.json"].read_text(encoding="utf-8"))
     assert summary["seeds"] == SEEDS
     for row in summary["rows"]:

@@ -59,16 +59,14 @@ def test_killed_comparison_trains_what_is_missing(tmp_path: Path) -> None:
             start_new_session=True,
         )
     try:
-        while not pages(root):
+        while "1 of 3 trainings have ended, about" not in log.read_text(encoding="utf-8"):
             assert process.poll() is None, log.read_text(encoding="utf-8")
             time.sleep(0.2)
-        partial = pages(root)[0].read_text(encoding="utf-8")
         children = psutil.Process(process.pid).children(recursive=True)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     kill(children)
-    assert "Not finished yet: 2" in partial and " left" in partial
     before = trained(root)
     assert 1 <= len(before) < 3
 

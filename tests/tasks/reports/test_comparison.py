@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.reports.comparison import Cell, CellTrainings, Missing, compare
+from tasks.reports.comparison import Cell, CellTrainings, Failure, compare
 from tests.factories.html import Page
 
 QUESTIONS = 200
@@ -64,7 +64,7 @@ def comparison_facts(
         CellTrainings(cell, trained, [folder / "errors" for folder in trained])
         for cell, trained in zip(cells, folders, strict=True)
     ]
-    return compare(out, trainings, seeds, {"d · v": "comparison/1/d.html"})
+    return compare(out, trainings, seeds)
 
 
 def f1_with_share(share: float) -> np.ndarray:
@@ -217,7 +217,7 @@ def test_columns_show_scores_outside_glove(tmp_path: Path, out: Path) -> None:
     assert "<td>1,234</td>" in page
 
 
-def test_unfinished_comparison_shows_what_is_missing(out: Path, tmp_path: Path) -> None:
+def test_incomplete_comparison_shows_what_failed(out: Path, tmp_path: Path) -> None:
     cells = [Cell("d", "v", variant) for variant in ("a", "b", "c")]
     finished = [
         training_folder(tmp_path / name, np.full(QUESTIONS, f1))
@@ -228,21 +228,15 @@ def test_unfinished_comparison_shows_what_is_missing(out: Path, tmp_path: Path) 
         CellTrainings(cells[1], finished[2:], [finished[2] / "errors"]),
         CellTrainings(cells[2], [], []),
     ]
-    missing = [
-        Missing(cells[1], 1, None),
-        Missing(cells[2], 0, "b diverged: the loss is <nan>."),
-        Missing(cells[2], 1, None),
-    ]
-    facts = compare(out, trainings, [0, 1], {}, missing, "1:23:00 left")
+    failed = [Failure(cells[2], 0, "b diverged: the loss is <nan>.")]
+    facts = compare(out, trainings, [0, 1], failed)
     assert [(row["variant"], row["seeds"]) for row in facts["rows"]] == [("a", "2"), ("b", "1")]
     page = (out / "comparison.html").read_text(encoding="utf-8")
     Page(page)
     text = " ".join(unescape(re.sub(r"<[^>]+>", "", page)).split())
-    assert "Not finished yet: 2, about 1:23:00 left" in text
     assert "c · v · d · seed 0: failed. b diverged: the loss is <nan>." in text
-    assert "c · v · d · seed 1: not finished" in text
     assert "v · d · 1 of 2 seeds" in text and "v · d · 2 of 2 seeds" not in text
-    without = compare(out, [CellTrainings(cells[2], [], []), *trainings[:2]], [0, 1], {}, missing)
+    without = compare(out, [CellTrainings(cells[2], [], []), *trainings[:2]], [0, 1], failed)
     assert {row["F1 gain, 95 %"] for row in without["rows"]} == {"–"}, "c is the reference"
     page = (out / "comparison.html").read_text(encoding="utf-8")
     assert "<small>reference</small>" not in page
