@@ -41,8 +41,8 @@ COMMANDS = {
         "rollback": ("flows.commands.maintenance:rollback", "Restore the previous champion."),
         "prune": ("flows.commands.maintenance:prune_data", "List or remove data that no run uses."),
         "convert": ("flows.commands.convert:convert", "Convert questions to another format."),
-        "datasets": ("flows.commands.list_datasets:datasets", "List known datasets and vectors."),
-        "variants": ("flows.commands.list_variants:variants", "List the variants of the model."),
+        "datasets": ("flows.commands.listings:datasets", "List known datasets and vectors."),
+        "variants": ("flows.commands.listings:variants", "List the variants of the model."),
     },
     SERVICES: {
         "up": ("infra.services.supervisor:up", "Run the Prefect and MLflow servers and a worker."),

@@ -11,14 +11,19 @@ from rich.text import Text
 
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
-from flows.common.data_files import find_files, recommended_training
+from flows.common.data import (
+    Splits,
+    find_files,
+    ingest_dataset,
+    recommended_training,
+    suited_changes,
+)
 from flows.common.display_names import names_of_vectors
 from flows.common.failures import report_user_errors
 from flows.common.parameters import DataParameters, VectorParameters
 from flows.common.presets import configure
 from flows.common.publish import publish_page
-from flows.common.splits import Splits, ingest_dataset
-from flows.common.training import changes_in_words, suited_changes
+from flows.common.training import changes_in_words
 from flows.common.vectors import prepare_vectors
 from infra.errors import UserError
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS

@@ -11,11 +11,11 @@ from rich.table import Column
 
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
+from flows.common.data import ingest_texts
 from flows.common.display_names import distinct_names, path_of, require_unique
 from flows.common.failures import STATE_HOOKS, report_user_errors
 from flows.common.parameters import NamedSet
 from flows.common.publish import publish_page, url_of
-from flows.common.splits import ingest_texts
 from flows.common.vectors import resolve, warn_if_casing_differs
 from infra.artifacts.manifest import digest_of, read_manifest
 from infra.artifacts.stage import Output

@@ -13,7 +13,7 @@ from rich.table import Column
 
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
-from flows.common.data_files import find_evaluation_files, name_of_data
+from flows.common.data import find_evaluation_files, ingest_each, name_of_data
 from flows.common.failures import STATE_HOOKS, report_user_errors
 from flows.common.parameters import (
     DataParameters,
@@ -22,7 +22,6 @@ from flows.common.parameters import (
     Repair,
     ShareWithoutAnswer,
 )
-from flows.common.splits import ingest_each
 from infra.artifacts.manifest import content_digest
 from models.arrays import BoolArray
 from tasks.datasets.catalog import EVALUATIONS

@@ -6,9 +6,9 @@ from prefect import flow
 
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
+from flows.common.data import ingest_dataset
 from flows.common.failures import report_user_errors
 from flows.common.parameters import DataParameters
-from flows.common.splits import ingest_dataset
 from infra.artifacts.manifest import facts_of
 
 

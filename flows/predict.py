@@ -8,7 +8,7 @@ from pydantic import Field
 
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show
-from flows.common.data_files import resolve
+from flows.common.data import resolve
 from flows.common.failures import STATE_HOOKS, report_user_errors
 from flows.common.parameters import DataParameters, NoAnswerRule, NonEmpty, ShareWithoutAnswer
 from flows.common.training import find_model

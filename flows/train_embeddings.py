@@ -12,9 +12,9 @@ from pydantic import Field
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show
 from flows.common.command_line import command_of
+from flows.common.data import ingest_texts
 from flows.common.failures import TRAINING_FLOW, report_user_errors
 from flows.common.parameters import CorpusParameters, NamedSet, SetName
-from flows.common.splits import ingest_texts
 from flows.common.vectors import train_bilm, train_from_corpus
 from flows.evaluate_embeddings import evaluate_embeddings
 from infra.artifacts.shared_folder import local_path, shared_folder, shown_path

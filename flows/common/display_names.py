@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.common.data_files import name_of_data
+from flows.common.data import name_of_data
 from flows.common.parameters import DataParameters, VectorParameters
 from infra.errors import UserError
 from infra.masking import mask_secrets

@@ -6,9 +6,9 @@ from logging import INFO, WARNING
 
 from prefect import get_run_logger
 
+from flows.common.data import Splits
 from flows.common.display_names import names_of_vectors
 from flows.common.parameters import VectorParameters
-from flows.common.splits import Splits
 from flows.common.vectors import prepare_vectors, warn_if_casing_differs
 from infra.artifacts.stage import Output
 from infra.errors import UserError

@@ -14,7 +14,7 @@ from prefect.events import emit_event
 from prefect.runtime import flow_run
 from pydantic import TypeAdapter
 
-from flows.common.splits import Splits
+from flows.common.data import Splits
 from infra.artifacts.lease import lease
 from infra.artifacts.locks import exclusive_lock
 from infra.artifacts.manifest import content_digest, digest_of

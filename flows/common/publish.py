@@ -10,8 +10,8 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact, cr
 from prefect.runtime import deployment, flow_run
 
 from flows.common.command_line import command_of_run
+from flows.common.data import Splits
 from flows.common.promote import PromotionResult, emit_decision, log_decision
-from flows.common.splits import Splits
 from infra.artifacts.manifest import content_digest, digest_of, git_commit
 from infra.artifacts.shared_folder import pull, shared_folder
 from infra.artifacts.stage import Output

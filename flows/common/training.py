@@ -10,9 +10,8 @@ from prefect import get_run_logger, task
 from prefect.runtime import flow_run
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
-from flows.common.data_files import few_questions_training
+from flows.common.data import Splits, suited_changes
 from flows.common.encoding import Encoded
-from flows.common.splits import Splits
 from infra.artifacts.stage import Output
 from infra.cluster.allotment import Resources, with_parallel_trainings
 from infra.errors import UserError
@@ -80,16 +79,6 @@ def suited_to(
         note = changes_in_words(splits, changes)
         get_run_logger().info(f"{note} Options and the form change that.")
     return changed
-
-
-def suited_changes(splits: Splits, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Changes to a preset's training that suit own data with few questions; {} for other data."""
-    return few_questions_training(
-        splits.data,
-        splits.train.facts["questions"],
-        chosen,
-        has_validation=splits.validation is not None,
-    )
 
 
 def changes_in_words(splits: Splits, changes: Mapping[str, Any]) -> str:

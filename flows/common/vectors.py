@@ -5,9 +5,8 @@ from pathlib import Path, PurePosixPath
 
 from prefect import get_run_logger
 
-from flows.common.data_files import local_copy
+from flows.common.data import Splits, ingest_texts, local_copy
 from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
-from flows.common.splits import Splits, ingest_texts
 from infra.artifacts.shared_folder import local_path
 from infra.artifacts.stage import Output
 from infra.cluster.allotment import Resources

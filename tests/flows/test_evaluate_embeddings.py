@@ -10,8 +10,8 @@ import pytest
 from rich.cells import cell_len
 
 from flows import evaluate_embeddings as flow_file
+from flows.common.data import ingest_dataset
 from flows.common.parameters import DataParameters
-from flows.common.splits import ingest_dataset
 from flows.evaluate_embeddings import evaluate_embeddings, metric_title, page_name
 from infra.artifacts.manifest import content_digest
 from infra.artifacts.stage import result_of

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from flows.__main__ import COMMANDS, EMBEDDINGS, build_app, run_command
-from flows.commands.list_variants import variants
+from flows.commands.listings import variants
 from models.configs.presets import PRESETS
 from tests.factories.cli import bidaflow
 

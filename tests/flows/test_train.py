@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.common.data import Splits
 from flows.common.parameters import (
     DataParameters,
     TrainingParameters,
@@ -11,7 +12,6 @@ from flows.common.parameters import (
     VocabularyParameters,
 )
 from flows.common.publish import TrainedVariants
-from flows.common.splits import Splits
 from flows.compare_variants import build_grid
 from flows.train import announce, checked
 from infra.artifacts.stage import Output

@@ -85,9 +85,9 @@ def run_flow(root: Path, source: Source) -> None:
     """Run the whole pipeline except training; the target of a separate process."""
     os.environ["BIDAFLOW_ROOT"] = str(root)
     from flows.check import check
+    from flows.common.data import ingest_dataset
     from flows.common.encoding import encode_dataset
     from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
-    from flows.common.splits import ingest_dataset
     from flows.common.vectors import train_from_corpus
     from tasks.embeddings.training.config import EmbeddingParameters
     from tasks.stages import fetch_stage, generate_stage, report_stage

@@ -19,6 +19,7 @@ from prefect import flow
 from safetensors.torch import load_file, save_file
 
 from flows.commands.maintenance import rollback
+from flows.common.data import ingest_dataset
 from flows.common.parameters import DataParameters
 from flows.common.promote import (
     KEY,
@@ -27,7 +28,6 @@ from flows.common.promote import (
     promote_best,
     promote_by_hand,
 )
-from flows.common.splits import ingest_dataset
 from infra.artifacts.stage import Output
 from infra.errors import UserError
 from infra.settings import settings

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 import pytest
 from prefect import flow
 
-from flows.common.data_files import find_files
+from flows.common.data import find_files
 from flows.common.parameters import DataParameters
 from infra.artifacts.manifest import read_manifest
 from infra.errors import UserError

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import cast
 
+from flows.common.data import Splits
 from flows.common.publish import TrainedVariants, earlier_record
-from flows.common.splits import Splits
 from infra.artifacts.stage import Output
 from tasks.reports.run_report import REPORT, write_run
 from tests.factories.reports import run_record

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from prefect import flow
 
+from flows.common.data import Splits
 from flows.common.parameters import DataParameters
-from flows.common.splits import Splits
 from flows.common.training import first_found, suited_to, unsuited
 from infra.artifacts.stage import Output
 from models.configs.presets import CHAR

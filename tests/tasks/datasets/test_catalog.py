@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flows.commands.list_datasets import datasets
+from flows.commands.listings import datasets
 from infra.artifacts.manifest import sha256_of
 from models.configs.presets import PRESETS
 from tasks.data.readers import read_articles

@@ -13,6 +13,7 @@ import pytest
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
+from flows.common.data import ingest_dataset
 from flows.common.encoding import encode_dataset
 from flows.common.parameters import (
     DataParameters,
@@ -21,7 +22,6 @@ from flows.common.parameters import (
     VectorParameters,
 )
 from flows.common.presets import configure
-from flows.common.splits import ingest_dataset
 from flows.common.training import Training, model_to_start_from
 from infra.artifacts.manifest import content_digest, digest_of, identity
 from infra.cluster.allotment import Resources

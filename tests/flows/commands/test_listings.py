@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from flows.commands.list_datasets import KNOWN
+from flows.commands.listings import KNOWN
 from tests.factories.cli import bidaflow
 
 
