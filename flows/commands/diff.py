@@ -10,13 +10,13 @@ from cyclopts import Parameter
 
 from flows.commands.terminal import show, table
 from flows.common.publish import publish_page
+from infra.artifacts.remote import ensure_local
 from infra.errors import UserError
 from tasks.reports.diff import Comparison, ScoredRun, write_differences
 from tasks.tracking.lineage import (
     TRAINING_STAGE,
     FinishedStage,
     RecordedRun,
-    fetch_stages,
     find_runs,
     finished_stages,
     parent_with_digest,
@@ -77,7 +77,8 @@ def scored_run(
         )
     model = next(iter(run.models), run.id[:8])
     evaluation = parent_with_digest(stages, trained, run.digests["dev.digest"])
-    fetch_stages(stages, [trained.name, evaluation.name])
+    for stage in (trained, evaluation):
+        ensure_local(stage.folder)
     return ScoredRun(f"{run.name} ({model})", trained.folder, evaluation.folder)
 
 

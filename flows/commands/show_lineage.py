@@ -55,7 +55,7 @@ def _add_stage(
     drawn: set[str],
 ) -> None:
     """Add a stage, its files and its inputs to a tree; a stage in `drawn` without them."""
-    finished = f"{stage.manifest['finished']}  [dim]git {stage.git}[/]"
+    finished = f"{stage.manifest['finished']}  [dim]git {stage.manifest['git'] or 'unknown'}[/]"
     branch = tree.add(f"{label}[cyan]{stage.name}[/]  {finished}")
     if stage.name in drawn:
         branch.add("[dim]see above[/]")
@@ -63,7 +63,7 @@ def _add_stage(
     drawn.add(stage.name)
     for name, entry in stage.manifest["files"].items():
         branch.add(_file_line(name, entry))
-    for entry in stage.inputs:
+    for entry in stage.manifest["made_from"]:
         source = f"[bold]{entry['input']}[/] ← "
         if "path" in entry:
             path = Path(entry["path"])

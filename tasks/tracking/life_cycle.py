@@ -90,29 +90,23 @@ def track_flow_run(command: str) -> Iterator[bool]:
 
 def end_dead_runs(reason: str = KILLED) -> list[str]:
     """End what all dead runs of this root have left, and say why. Returns their ids."""
-    ended = []
     with ExitStack() as locks:
         found = {i: note for i, note in notes().items() if locks.enter_context(dead(i))}
         for run_id, note in found.items():
             if note.is_of_root:
                 end(_processes_of(run_id), patience=10)
         for run_id, note in found.items():
-            ended.append(run_id)
             if not note.is_of_root:
-                _end_copied_run(run_id)
+                # The root was copied during the run. Its processes, and what servers have of it,
+                # belong to the original, where it may still run or be started again.
+                if settings().mlflow_tracking_uri is None:
+                    finish_flow_run(run_id, "KILLED")
+                remove_note(run_id)
                 continue
             if run_id != str(flow_run.id):  # else, this is its next attempt
                 _end_in_prefect({"id": {"any_": [run_id]}, "state": UNFINISHED}, reason, note)
             end_mlflow_runs(run_id, "KILLED", reason)
-    return ended
-
-
-def _end_copied_run(run_id: str) -> None:
-    """End a flow run in the copy of a root that was made during the run. Its processes, and what
-    servers have of it, belong to the original, where it may still run or be started again."""
-    if settings().mlflow_tracking_uri is None:
-        finish_flow_run(run_id, "KILLED")
-    remove_note(run_id)
+    return list(found)
 
 
 def end_lost_runs() -> list[str]:
@@ -206,18 +200,17 @@ def _end_tasks(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> No
 def _processes_of(run_id: str) -> list[psutil.Process]:
     """The processes that a flow run of this root has started and left."""
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    # They have no environment if they belong to another user.
+    marked = [
+        p for p in psutil.process_iter(["environ"]) if ROOT_VARIABLE in (p.info["environ"] or {})
+    ]
     return [
         process
-        for process in psutil.process_iter(["environ"])
-        if process.pid not in own and _belongs_to_run(process.info["environ"] or {}, run_id)
+        for process in marked
+        if process.pid not in own
+        and process.info["environ"].get(VARIABLE) == run_id
+        and belongs_to_root(process.info["environ"][ROOT_VARIABLE])
     ]
-
-
-def _belongs_to_run(environment: Mapping[str, str], run_id: str) -> bool:
-    """Whether a process with this environment, which is empty for those of other users, was started
-    by a flow run of this root."""
-    root = environment.get(ROOT_VARIABLE)
-    return environment.get(VARIABLE) == run_id and root is not None and belongs_to_root(root)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from infra.artifacts.manifest import (
     read_manifest,
     stages_folder,
 )
-from infra.artifacts.remote import ensure_local, published_stages
+from infra.artifacts.remote import published_stages
 from infra.errors import UserError
 from tasks.tracking.client import all_pages, reading_client
 
@@ -109,19 +109,10 @@ class FinishedStage:
         return f"{self.folder.parent.name}/{self.folder.name}"
 
     @property
-    def git(self) -> str:
-        """The commit that it ran at; "unknown" if there was no git."""
-        return self.manifest["git"] or "unknown"
-
-    @property
-    def inputs(self) -> list[ManifestEntry]:
-        """The stage's inputs, one entry per file or folder."""
-        return list(self.manifest["made_from"])
-
-    @property
     def parents(self) -> set[str]:
         """Names of the stages whose outputs were its inputs."""
-        return {f"{entry['stage']}/{entry['key']}" for entry in self.inputs if "stage" in entry}
+        inputs = self.manifest["made_from"]
+        return {f"{entry['stage']}/{entry['key']}" for entry in inputs if "stage" in entry}
 
 
 def finished_stages() -> dict[str, FinishedStage]:
@@ -135,12 +126,6 @@ def finished_stages() -> dict[str, FinishedStage]:
         for item in sorted((published_stages() | here).items(), key=lambda item: item[0])
     ]
     return {stage.name: stage for stage in finished}
-
-
-def fetch_stages(stages: Mapping[str, FinishedStage], names: Iterable[str]) -> None:
-    """Fetch those of the named stages that are not here."""
-    for name in names:
-        ensure_local(stages[name].folder)
 
 
 def ancestors(stages: Mapping[str, FinishedStage], starts: Iterable[str]) -> set[str]:
@@ -179,19 +164,17 @@ def find_runs(runs: Sequence[RecordedRun], query: str) -> list[RecordedRun]:
         [run for run in runs if query in (run.name, run.short_name)][:1],
     )
     for matching in filter(None, matches):
-        return [variant for run in matching for variant in _variant_runs(runs, run)]
+        own = {run.id for run in matching}
+        variants = [run for run in runs if run.stage and own & {run.id, run.parent}]
+        if not variants:
+            listed = ", ".join(f"{run.name!r} ({run.id})" for run in matching)
+            raise UserError(f"Run {listed} did not train a model. Choose another run.")
+        return variants
     names = ", ".join(dict.fromkeys(run.short_name for run in runs if run.stage)) or "none"
     raise UserError(
         f"MLflow has no run {query!r}. Give a run's id or name, a model version such as "
         f"bidaf-tiny/3, or an alias such as champion. Names of the runs: {names}."
     )
-
-
-def _variant_runs(runs: Sequence[RecordedRun], run: RecordedRun) -> list[RecordedRun]:
-    variants = [r for r in (run, *runs) if r.stage and run.id in (r.id, r.parent)]
-    if not variants:
-        raise UserError(f"Run {run.name!r} ({run.id}) did not train a model. Choose another run.")
-    return list(dict.fromkeys(variants))
 
 
 def required_stage(stages: Mapping[str, FinishedStage], run: RecordedRun) -> FinishedStage:

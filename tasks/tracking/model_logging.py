@@ -4,8 +4,7 @@ import json
 import logging
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,7 +48,11 @@ def log_model(run_id: str, model_folder: Path, registered_name: str, step: int) 
     model = client.create_logged_model(
         run.info.experiment_id, "answerer", source_run_id=run_id, params=run.data.params
     )
-    with _LOGGING, _no_bytecode(), _no_warning_about_params():
+    # It warns that the run has a parameter of `model_config` already, `expected_no_answer`; but the
+    # training's value is right.
+    logging.getLogger("mlflow.models.model").setLevel(logging.ERROR)
+    sys.dont_write_bytecode = True  # MLflow checks the model in the folder that it uploads
+    with _LOGGING:
         mlflow.set_tracking_uri(settings().tracking_uri)  # `Model.log` takes no URI
         Model.log(
             artifact_path=None,
@@ -77,33 +80,6 @@ def _link_files(location: str, model_folder: Path) -> None:
         logged = Path(unquote(store.path)) / "artifacts" / model_folder.name
         for file in filter(Path.is_file, model_folder.rglob("*")):
             link_to_equal(logged / file.relative_to(model_folder), [file])
-
-
-@contextmanager
-def _no_bytecode() -> Iterator[None]:
-    """Keep Python from storing bytecode: MLflow checks the model in the folder that it uploads."""
-    before = sys.dont_write_bytecode
-    sys.dont_write_bytecode = True
-    try:
-        yield
-    finally:
-        sys.dont_write_bytecode = before
-
-
-@contextmanager
-def _no_warning_about_params() -> Iterator[None]:
-    """Drop MLflow's warning that the run has a parameter of `model_config` already, with the
-    training's value (`expected_no_answer`). The one of the training is right."""
-    logger = logging.getLogger("mlflow.models.model")
-
-    def is_shown(record: logging.LogRecord) -> bool:
-        return "Failed to log model config as params" not in record.getMessage()
-
-    logger.addFilter(is_shown)
-    try:
-        yield
-    finally:
-        logger.removeFilter(is_shown)
 
 
 def _register(client: "MlflowClient", name: str, run: "Run", model_id: str) -> str:

@@ -19,7 +19,7 @@ from tasks.tracking.client import ignoring, mlflow_client, require_server
 from tasks.tracking.metric_logger import system_metrics
 
 if TYPE_CHECKING:
-    from mlflow.entities import Experiment, Run
+    from mlflow.entities import Run
 
 # MLflow and Prefect are imported locally: they take seconds to load, and Ray's workers import this
 # module, but do not need Prefect.
@@ -131,20 +131,6 @@ def start_variant_run(parent_run_id: str, variant: VariantRun, resumed: bool = F
     client.log_batch(run_id, params=params)
     _log_inputs(run_id, variant.datasets)
     return run_id
-
-
-def is_logged(experiment: str, stage: str) -> bool:
-    """Whether an experiment has a finished run of the stage with this key.
-
-    Raises:
-        UserError: the server does not respond.
-    """
-    require_server()
-    existing = mlflow_client().get_experiment_by_name(experiment)
-    if existing is None:
-        return False
-    found = _search([existing.experiment_id], {"bidaflow.stage": stage})
-    return any(run.info.status == "FINISHED" for run in found)
 
 
 def _log_inputs(run_id: str, datasets: Iterable[InputDataset]) -> None:
@@ -308,17 +294,7 @@ def _runs_of(flow_run_id: str) -> "list[Run]":
 
 
 def _experiment_id(name: str) -> str:
-    experiment = mlflow_client().get_experiment_by_name(name) or _new_experiment(name)
-    if experiment.lifecycle_stage != "active":
-        raise UserError(
-            f"MLflow experiment '{name}' is deleted. Restore it with "
-            f"`mlflow experiments restore --experiment-id {experiment.experiment_id}`."
-        )
-    return str(experiment.experiment_id)
-
-
-def _new_experiment(name: str) -> "Experiment":
-    """Create an experiment, unless another run has just created it."""
+    """The id of an experiment, which is created unless there is one."""
     client, uri = mlflow_client(), settings().tracking_uri
     location, tags = None, {"mlflow.experimentKind": "custom_model_development"}  # the UI's view
     if uri.startswith("sqlite:///"):
@@ -326,9 +302,16 @@ def _new_experiment(name: str) -> "Experiment":
         artifacts = artifacts_of(uri)
         location = (artifacts / name).as_uri()
         tags[FOLDER_TAG] = str(artifacts)
-    with ignoring("RESOURCE_ALREADY_EXISTS"):
-        client.create_experiment(name, location, tags)
-    return client.get_experiment_by_name(name)
+    if (experiment := client.get_experiment_by_name(name)) is None:
+        with ignoring("RESOURCE_ALREADY_EXISTS"):  # another run has just created it
+            client.create_experiment(name, location, tags)
+        experiment = client.get_experiment_by_name(name)
+    if experiment.lifecycle_stage != "active":
+        raise UserError(
+            f"MLflow experiment '{name}' is deleted. Restore it with "
+            f"`mlflow experiments restore --experiment-id {experiment.experiment_id}`."
+        )
+    return str(experiment.experiment_id)
 
 
 def _search(experiments: Sequence[str], tags: Mapping[str, str]) -> "list[Run]":

@@ -7,13 +7,14 @@ from tasks.datasets.catalog import EMBEDDINGS
 from tasks.embeddings.formats.source import VECTORS, stage_input
 from tasks.embeddings.formats.store import history_of, set_digest
 from tasks.tracking import runs
+from tasks.tracking.lineage import recorded_runs
 from tasks.training.run_params import making_of
 
 
 def log_trained_vectors(name: str, trained: Path) -> None:
     """Log a run of a trained set, the folder of its stage, unless there is one: its parameters, its
     corpus, and its losses."""
-    if runs.is_logged(f"bidaflow/{EMBEDDINGS}", trained.name):
+    if any(run.stage == trained.name and run.status == "FINISHED" for run in recorded_runs()):
         return
     manifest, vectors = read_manifest(trained), trained / VECTORS
     facts = manifest["facts"]

@@ -7,10 +7,10 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from infra.artifacts.manifest import hash_file, stages_folder
-from infra.artifacts.remote import is_published
+from infra.artifacts.remote import ensure_local, is_published
 from infra.settings import settings
 from tasks.tracking.garbage_collection import find_garbage, prune
-from tasks.tracking.lineage import ancestors, fetch_stages, finished_stages
+from tasks.tracking.lineage import ancestors, finished_stages
 from tests.factories.stages import Trained, trained
 
 pytestmark = [
@@ -38,7 +38,8 @@ def test_other_machine_traces_and_prunes(
     assert {stage.folder for stage in stages.values()} == folders(old) | folders(new)
     name = f"train/{old.model.name}"
     assert ancestors(stages, [name]) == {f"{f.parent.name}/{f.name}" for f in folders(old)}
-    fetch_stages(stages, ancestors(stages, [name]))
+    for ancestor in ancestors(stages, [name]):
+        ensure_local(stages[ancestor].folder)
     entry = stages[name].manifest["files"]["model.json"]
     assert hash_file(here(old.model) / "model.json") == entry["sha256"]
 
