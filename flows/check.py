@@ -45,13 +45,12 @@ def check(
     training = configure("baseline", recommended_training(data)).training
     findings = check_stage(files.name, checked, _select_vectors(vectors, checked, splits), training)
     report = publish_page(findings.folder / "report.html", f"check-{files.name}.html")
-    return {**findings.facts, "training": splits and _training(splits), "report": str(report)}
-
-
-def _training(splits: Splits) -> str:
-    """What a training would change in the presets to suit few questions; "" if nothing."""
-    changes = suited_changes(splits, {})
-    return changes_in_words(splits, changes) if changes else ""
+    changes = suited_changes(splits, {}) if splits else {}
+    return {
+        **findings.facts,
+        "training": changes_in_words(splits, changes) if splits and changes else "",
+        "report": str(report),
+    }
 
 
 def _select_vectors(

@@ -17,7 +17,7 @@ from rich.table import Column
 
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
-from flows.common.data import ingest_dataset, recommended_training
+from flows.common.data import Splits, ingest_dataset, recommended_training
 from flows.common.display_names import names_of_data, names_of_vectors, require_unique
 from flows.common.encoding import composes_oov_words, encode_dataset, vectors_for
 from flows.common.failures import TRAINING_FLOW, report_user_errors
@@ -48,11 +48,9 @@ PAGE = "comparison.html"
 
 
 @dataclass(frozen=True)
-class ComparedVariant:
-    """A variant trained from one seed, and the table cell that it counts towards."""
+class Evaluated:
+    """A training that has ended, and its error report."""
 
-    cell: Cell
-    training: Training
     trained: Output
     error_report: Output
 
@@ -62,20 +60,15 @@ class Outcomes:
     """All trainings of a comparison, and the results or errors of those that have ended."""
 
     grid: Sequence[tuple[Cell, Training]]
-    ended: dict[int, ComparedVariant | Exception] = field(default_factory=dict)
-
-    @property
-    def finished(self) -> list[ComparedVariant]:
-        """The results, in the order of the grid."""
-        ordered = (self.ended[number] for number in sorted(self.ended))
-        return [outcome for outcome in ordered if isinstance(outcome, ComparedVariant)]
+    ended: dict[int, Evaluated | Exception] = field(default_factory=dict)
 
     @property
     def cells(self) -> list[CellTrainings]:
         """All cells of the table, in the order of the grid, with the results so far."""
-        results: dict[Cell, list[ComparedVariant]] = {cell: [] for cell, _ in self.grid}
-        for result in self.finished:
-            results[result.cell].append(result)
+        results: dict[Cell, list[Evaluated]] = {cell: [] for cell, _ in self.grid}
+        for number, (cell, _) in enumerate(self.grid):
+            if isinstance(outcome := self.ended.get(number), Evaluated):
+                results[cell].append(outcome)
         return [
             CellTrainings(
                 cell,
@@ -121,7 +114,8 @@ class Outcomes:
         Those to come are expected to take as long as those that ended; `seconds` is the time since
         the trainings started. Empty if none has been trained since then.
         """
-        rate = sum(not result.trained.cached for result in self.finished) / seconds
+        results = [result for result in self.ended.values() if isinstance(result, Evaluated)]
+        rate = sum(not result.trained.cached for result in results) / seconds
         pending = len(self.grid) - len(self.ended)
         return Progress("", 0, pending, "trainings", rate, "").time_left
 
@@ -191,7 +185,7 @@ def compare_variants(
     outcomes, start_seconds = Outcomes(grid), time.monotonic()
     with closing(train_each([cell_training for _, cell_training in grid], resources)) as ended:
         for number, outcome in ended:
-            outcomes.ended[number] = with_error_report(*grid[number], outcome)
+            outcomes.ended[number] = with_error_report(grid[number][1].splits, outcome)
             left = outcomes.time_left(time.monotonic() - start_seconds)
             counted = f"{len(outcomes.ended)} of {len(grid)} trainings have ended"
             get_run_logger().info(f"{counted}, about {left}." if left else f"{counted}.")
@@ -240,9 +234,7 @@ def build_grid(
     return grid
 
 
-def with_error_report(
-    cell: Cell, training: Training, outcome: Output | Exception
-) -> ComparedVariant | Exception:
+def with_error_report(splits: Splits, outcome: Output | Exception) -> Evaluated | Exception:
     """The result of a training, with its error report; the error if either failed.
 
     A failed report is not raised: it would end the trainings that are under way.
@@ -250,12 +242,11 @@ def with_error_report(
     if isinstance(outcome, Exception):
         return outcome
     try:
-        splits = training.splits
         errors = error_report_stage(splits.name, outcome.folder, splits.dev.folder)
     except Exception as error:
         lost = f"the training ended, but not its error report: {sentence(error)}"
         return UserError(lost) if recurs(error) else RetryableError(lost)
-    return ComparedVariant(cell, training, outcome, errors)
+    return Evaluated(outcome, errors)
 
 
 def _publish(outcomes: Outcomes, seeds: Sequence[int]) -> dict[str, Any]:
@@ -266,7 +257,7 @@ def _publish(outcomes: Outcomes, seeds: Sequence[int]) -> dict[str, Any]:
             for another reason than a mistake of the user.
         Exception: all failed; the error of the first one for which a retry may help, if any.
     """
-    if not outcomes.finished:
+    if len(outcomes.failed) == len(outcomes.grid):
         raise outcomes.errors[0]
     comparison = compare_stage(outcomes.cells, seeds, outcomes.failed)
     datasets = dict.fromkeys(training.splits.name for _, training in outcomes.grid)

@@ -92,22 +92,12 @@ def evaluate_model(
         "no_answer": no_answer,
         "expected_no_answer": str(expected_no_answer or "as in training"),
     }
-    return {
-        "title": title,
-        "rows": rows,
-        "answers": str(answers),
-        "run_url": _log(tags, scores, answers),
-    }
-
-
-def _log(tags: Mapping[str, str], scores: Columns, answers: Path) -> str:
-    """Log an evaluation to MLflow, and return the URL of its run."""
     run_id = runs.parent_run_of(EVALUATIONS)
     runs.tag(run_id, tags)
     runs.log_scores(run_id, {name: mean(column) for name, column in scores.items()})
     runs.log_artifacts(run_id, [answers])
     runs.finish(run_id, "FINISHED")
-    return run_url(run_id)
+    return {"title": title, "rows": rows, "answers": str(answers), "run_url": run_url(run_id)}
 
 
 def _slices(split: EvaluationSplit, model: Path) -> dict[str, BoolArray]:

@@ -28,7 +28,9 @@ def status() -> None:
         UserError: BIDAFLOW_MLFLOW_TRACKING_URI names a server that does not respond.
     """
     record = read_record()
-    api = _named_server(record)
+    api = os.environ.get("PREFECT_API_URL")
+    if record and api == f"{record.prefect_url}/api":
+        api = None  # that of `bidaflow up`
     runs = [_run(run_id, run) for run_id, run in live_runs().items()]
     show(
         f"Root       {settings().address or settings().root.resolve()}",
@@ -58,12 +60,6 @@ def deploy() -> None:
     require_access(api)
     deploy_flows()
     show(f"Deployed   to {settings().work_pool} at {mask_secrets(api)}")
-
-
-def _named_server(record: ServicesRecord | None) -> str | None:
-    """The API in PREFECT_API_URL, unless it is that of `bidaflow up`."""
-    api = os.environ.get("PREFECT_API_URL")
-    return None if record and api == f"{record.prefect_url}/api" else api
 
 
 def _services(record: ServicesRecord | None) -> list[str | Table]:

@@ -111,12 +111,9 @@ def check_deployed_run(flow: str, run: FlowRun) -> None:
 
 def lacks_dataset(flow: str, parameters: Mapping[str, Any]) -> bool:
     """Whether the parameters of a deployment's run lack the dataset that its flow requires."""
-    return flow in REQUIRED and not _names_dataset(parameters.get(REQUIRED[flow]))
-
-
-def _names_dataset(data: Any) -> bool:
-    sources = data if isinstance(data, list) else [data]
-    return bool(sources) and all(
+    data = parameters.get(REQUIRED.get(flow, ""))
+    sources = data if isinstance(data, list) and data else [data]
+    return flow in REQUIRED and not all(
         source.get("dataset") or source.get("train_files")
         if isinstance(source, Mapping)
         else source
@@ -125,20 +122,16 @@ def _names_dataset(data: Any) -> bool:
 
 
 def _refused(error: UserError) -> State[Any]:
-    """Log a user error; the state of the flow that ends with it."""
-    _log(error)
-    _disable_retries()
-    return Failed(message=f"{REFUSED_FLOW}{error}")
-
-
-def _log(error: UserError) -> None:
-    """Log a user error in Prefect, and on the console unless it is printed there at exit."""
+    """Log a user error in Prefect, and on the console unless it is printed there at exit; the state
+    of the flow that ends with it."""
     logger = logging.getLogger("prefect.flow_runs")
     logger.propagate = not PRINTED_AT_EXIT.get()  # the console's handler is the root logger's
     try:
         get_run_logger().error(str(error))
     finally:
         logger.propagate = True
+    _disable_retries()
+    return Failed(message=f"{REFUSED_FLOW}{error}")
 
 
 def _disable_retries() -> None:

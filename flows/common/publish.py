@@ -138,16 +138,6 @@ def publish_page(page: Path, name: str) -> Path:
     return target
 
 
-def log_pages(run_id: str, folder: Path) -> None:
-    """Log the pages in a folder of reports as artifacts of an MLflow run, by their paths there."""
-    artifacts = f"{client.run_url(run_id)}/artifacts"
-    for page in sorted(folder.rglob("*.html")):
-        name = page.relative_to(folder)
-        url = f"{artifacts}/{name.parent}" if name.parent.name else artifacts
-        text = as_artifact(page.read_text(encoding="utf-8"), url, page)
-        runs.log_text(run_id, name.as_posix(), text)
-
-
 def url_of(page: Path, run_id: str | None) -> str:
     """The URL of a page: that of the artifact of the MLflow run, by the page's name, or that of the
     file, if the run has no such artifact, or no server shows it."""
@@ -171,11 +161,6 @@ def publish(trained: TrainedVariants, promotion: PromotionResult | None = None) 
     if not trained.new and not (promotion and promotion.decision):
         record = earlier_record(trained, folder) or _write_report(trained, promotion, None)
         _show_in_prefect(trained, record.report_url, None)
-        create_markdown_artifact(
-            f"{trained.unchanged} [Latest report]({record.report_url})",
-            key="nothing-to-do",
-            description="Why this run trained nothing",
-        )
         runs.finish_flow_run(str(flow_run.id), "FINISHED")  # of an earlier attempt, if any
         return folder / record.folder / REPORT
     run_id = runs.parent_run_of(dataset)
@@ -260,7 +245,9 @@ def _log_outcome(
     names = [output.facts["variant"] for output in trained.variants]
     runs.log_scores(run_id, {name: best.facts["scores"][name] for name in ("dev/f1", "dev/em")})
     tags = {"variants": ", ".join(names), "best variant": best.facts["variant"]}
-    log_pages(run_id, reports_folder() / record.dataset / record.folder)
+    artifacts = f"{client.run_url(run_id)}/artifacts"
+    for page in (reports_folder() / record.dataset / record.folder).glob("*.html"):
+        runs.log_text(run_id, page.name, as_artifact(page.read_text("utf-8"), artifacts, page))
     if promotion and promotion.decision:
         tags["decision"] = promotion.sentence
         text = f"{promotion.sentence}\n\n{markdown(promotion.decision)}"

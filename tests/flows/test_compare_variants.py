@@ -14,7 +14,7 @@ from flows.common.parameters import (
 )
 from flows.common.training import Training
 from flows.compare_variants import (
-    ComparedVariant,
+    Evaluated,
     Outcomes,
     announce,
     build_grid,
@@ -44,10 +44,10 @@ def training(name: str, seed: int) -> Training:
 GRID = [(cell, training(cell.variant, seed)) for cell in (BASELINE, CHAR) for seed in (0, 1)]
 
 
-def result(number: int, seconds: float, cached: bool = False) -> ComparedVariant:
+def result(number: int, seconds: float, cached: bool = False) -> Evaluated:
     facts = {"scores": {"seconds": seconds}}
     trained, errors = (Output(Path(f"{name}{number}"), facts, cached) for name in ("t", "e"))
-    return ComparedVariant(*GRID[number], trained, errors)
+    return Evaluated(trained, errors)
 
 
 def own_data(folder: Path, seed: int) -> DataParameters:
@@ -129,9 +129,9 @@ def test_failed_report_does_not_end_the_comparison(
 
     def report() -> object:
         data, vectors = [own_data(tmp_path / "own", 1)], [VectorParameters()]
-        ((cell, training),) = build_grid(data, vectors, [("baseline", 0)], *parameters)
+        ((_, training),) = build_grid(data, vectors, [("baseline", 0)], *parameters)
         trained = Output(tmp_path / "gone", {}, cached=False)
-        return with_error_report(cell, training, trained)
+        return with_error_report(training.splits, trained)
 
     error = in_flow(report, "reporting")
     assert isinstance(error, UserError) and not isinstance(error, RetryableError)
@@ -205,6 +205,6 @@ def test_failures_other_than_mistakes_are_retried() -> None:
     ],
 )
 def test_time_left_follows_the_finished_trainings(
-    ended: dict[int, ComparedVariant | Exception], seconds: float, left: str
+    ended: dict[int, Evaluated | Exception], seconds: float, left: str
 ) -> None:
     assert Outcomes(GRID, ended).time_left(seconds) == left
