@@ -33,9 +33,9 @@ from torch import nn
 from benchmarks.common.machine import machine, print_result, today, use_worker_allocator
 from benchmarks.common.references import ReferenceBiDAF
 from flows.common.data import ingest_dataset
-from flows.common.encoding import encode_dataset
 from flows.common.failures import report_user_errors, result_or_exit
 from flows.common.parameters import DataParameters, VectorParameters
+from flows.common.vectors import encode_dataset
 from models.arrays import IntArray
 from models.batching import (
     CONTEXT_STEP,

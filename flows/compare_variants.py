@@ -19,7 +19,6 @@ from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
 from flows.common.data import Splits, ingest_dataset, recommended_training
 from flows.common.display_names import names_of_data, names_of_vectors, require_unique
-from flows.common.encoding import composes_oov_words, encode_dataset, vectors_for
 from flows.common.failures import TRAINING_FLOW, report_user_errors
 from flows.common.parameters import (
     DataParameters,
@@ -32,6 +31,7 @@ from flows.common.parameters import (
 from flows.common.presets import configure
 from flows.common.publish import folder_of_run, publish_page, url_of
 from flows.common.training import Training, model_to_start_from, suited_to, train_each
+from flows.common.vectors import composes_oov_words, encode_dataset, vectors_for
 from infra.artifacts.stage import Output
 from infra.cluster.allotment import Resources
 from infra.errors import RetryableError, UserError, first_line

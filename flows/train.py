@@ -9,7 +9,6 @@ from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
 from flows.common.data import ingest_dataset, recommended_training
 from flows.common.display_names import require_unique
-from flows.common.encoding import composes_oov_words, encode_dataset, vectors_for
 from flows.common.failures import TRAINING_FLOW, report_user_errors
 from flows.common.parameters import (
     DataParameters,
@@ -21,6 +20,7 @@ from flows.common.parameters import (
 from flows.common.presets import configure
 from flows.common.publish import TrainedVariants, publish
 from flows.common.training import Training, model_to_start_from, suited_to, train_all
+from flows.common.vectors import composes_oov_words, encode_dataset, vectors_for
 from infra.cluster.allotment import Resources
 from models.configs.variant import VariantConfig
 from tasks.stages import error_report_stage, report_stage

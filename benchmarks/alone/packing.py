@@ -15,10 +15,10 @@ from prefect import flow
 
 from benchmarks.alone.packed import ABOUT, ENCODED, INGESTED, VECTORS
 from flows.common.data import ingest_dataset
-from flows.common.encoding import encode_dataset
 from flows.common.failures import report_user_errors, result_or_exit
 from flows.common.parameters import DataParameters, VectorParameters
 from flows.common.training import Training
+from flows.common.vectors import encode_dataset
 from models.configs.presets import preset
 from tasks.embeddings.formats.store import load_word_vectors
 from tasks.text.build_vocabulary import VocabularyConfig

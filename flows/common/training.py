@@ -11,7 +11,7 @@ from prefect.runtime import flow_run
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows.common.data import Splits, suited_changes
-from flows.common.encoding import Encoded
+from flows.common.vectors import Encoded
 from infra.artifacts.stage import Output
 from infra.cluster.allotment import Resources, with_parallel_trainings
 from infra.errors import UserError

@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from flows.common.display_names import names_of_vectors
-from flows.common.encoding import vectors_for
 from flows.common.parameters import VectorParameters
+from flows.common.vectors import vectors_for
 from infra.errors import UserError
 from models.configs.presets import preset
 from tasks.embeddings.formats.select import join, select_vectors

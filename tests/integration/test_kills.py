@@ -86,9 +86,8 @@ def run_flow(root: Path, source: Source) -> None:
     os.environ["BIDAFLOW_ROOT"] = str(root)
     from flows.check import check
     from flows.common.data import ingest_dataset
-    from flows.common.encoding import encode_dataset
     from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
-    from flows.common.vectors import train_from_corpus
+    from flows.common.vectors import encode_dataset, train_from_corpus
     from tasks.embeddings.training.config import EmbeddingParameters
     from tasks.stages import fetch_stage, generate_stage, report_stage
     from tasks.text.build_vocabulary import VocabularyConfig

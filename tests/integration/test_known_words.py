@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.common.data import Splits, ingest_dataset
-from flows.common.encoding import Encoded, encode_dataset
 from flows.common.parameters import DataParameters, VectorParameters
+from flows.common.vectors import Encoded, encode_dataset
 from models.configs.variant import UnknownWords
 from tasks.embeddings.formats.store import write_vectors
 from tasks.embeddings.formats.word_vectors import Subwords, WordSet

@@ -19,8 +19,8 @@ from flows.common.data import (
     ingest_dataset,
     suited_changes,
 )
-from flows.common.encoding import encode_dataset
 from flows.common.parameters import DataParameters, MixedSource, VectorParameters
+from flows.common.vectors import encode_dataset
 from infra.artifacts.manifest import content_digest
 from infra.artifacts.stage import Output
 from infra.errors import UserError

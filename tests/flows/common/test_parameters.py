@@ -11,7 +11,6 @@ import pytest
 from prefect.utilities.callables import parameter_schema
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from flows.common.encoding import vectors_for
 from flows.common.parameters import (
     CorpusParameters,
     DataParameters,
@@ -23,6 +22,7 @@ from flows.common.parameters import (
     VocabularyParameters,
 )
 from flows.common.presets import configure
+from flows.common.vectors import vectors_for
 from flows.compare_variants import compare_variants
 from flows.ingest import ingest
 from flows.retrain import retrain

@@ -14,7 +14,6 @@ from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
 from flows.common.data import ingest_dataset
-from flows.common.encoding import encode_dataset
 from flows.common.parameters import (
     DataParameters,
     MixedSource,
@@ -23,6 +22,7 @@ from flows.common.parameters import (
 )
 from flows.common.presets import configure
 from flows.common.training import Training, model_to_start_from
+from flows.common.vectors import encode_dataset
 from infra.artifacts.manifest import content_digest, digest_of, identity
 from infra.cluster.allotment import Resources
 from infra.settings import settings

@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.common.data import ingest_dataset
-from flows.common.encoding import encode_dataset
 from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
-from flows.common.vectors import corpus_files, resolve, train_from_corpus
+from flows.common.vectors import corpus_files, encode_dataset, resolve, train_from_corpus
 from flows.compare_variants import compare_variants
 from flows.evaluate_embeddings import evaluate_embeddings
 from flows.retrain import retrain
