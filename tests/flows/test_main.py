@@ -1,7 +1,7 @@
 """The command line `bidaflow`: its commands, their help, and errors in the arguments."""
 
-import json
 import re
+import sys
 from io import StringIO
 from pathlib import Path
 
@@ -9,9 +9,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from flows.__main__ import COMMANDS, EMBEDDINGS, build_app, run_command
-from flows.commands.listings import variants
-from models.configs.presets import PRESETS
+from flows.__main__ import COMMANDS, EMBEDDINGS, build_app, main, run_command
 from tests.factories.cli import bidaflow
 
 APP = build_app()
@@ -87,7 +85,7 @@ def test_wrong_arguments_get_a_suggestion(
     assert message in printed and printed.count("\n") == 1 and "https" not in printed
 
 
-def test_every_wrong_value_is_named(root: Path) -> None:
+def test_every_wrong_value_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     wrong = {
         "--data.seed -3": "at least 0",
         "--data.dev-share 1": "below 1",
@@ -99,19 +97,21 @@ def test_every_wrong_value_is_named(root: Path) -> None:
         "--resources.workers 0": "at least 1",
         "--promotion.min-gain -1": "at least 0",
     }
-    done = bidaflow(root, "retrain", *" ".join(wrong).split())
-    assert (done.returncode, done.stdout) == (2, "")
-    lines = sorted(done.stderr.splitlines())
+    with pytest.raises(SystemExit) as ended:
+        run_command(["retrain", *" ".join(wrong).split()])
+    printed = capsys.readouterr()
+    assert (ended.value.code, printed.out) == (2, "")
+    lines = sorted(printed.err.splitlines())
     assert len(lines) == len(wrong)
     for line, (option, allowed) in zip(lines, sorted(wrong.items()), strict=True):
         assert line.startswith(f"{option}: {allowed}") and line.endswith(".")
         assert "Input should" not in line and "http" not in line
 
 
-def test_user_error_ends_with_its_message(root: Path) -> None:
-    done = bidaflow(root, "rollback", "nothing")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "bidaf-nothing has no previous champion to roll back to." in done.stderr
+def test_user_error_ends_with_its_message(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["bidaflow", "rollback", "nothing"])
+    with pytest.raises(SystemExit, match=r"^\nbidaf-nothing has no previous champion to roll back"):
+        main()
 
 
 @pytest.mark.heavy
@@ -122,28 +122,3 @@ def test_server_that_does_not_start_ends_the_command(root: Path) -> None:
     log = root / "logs" / "temporary-prefect.log"
     assert "temporary-prefect" in done.stderr and done.stderr.rstrip().endswith(f"log: {log}")
     assert "unable to open database file" in log.read_text(encoding="utf-8")
-
-
-def test_variants_fit_in_80_columns(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    variants()
-    shown = capsys.readouterr().out
-    assert "…" not in shown
-    for name in PRESETS:
-        assert re.search(rf"^ *{name} ", shown, re.MULTILINE), name
-    assert re.search(r"char-selfattn-v1 +yes +100 +no +elementwise +30 +32 +30", shown)
-    lines = shown.splitlines()
-    assert len(lines) < 24 and max(map(cell_len, lines)) <= 80
-
-
-def test_variants_shows_all_settings_of_some(root: Path) -> None:
-    done = bidaflow(root, "variants", "kim-char", COLUMNS="80")
-    assert done.returncode == 0, done.stderr
-    settings = json.loads(done.stdout)
-    assert settings["training"]["learning_rate"] == 0.5
-    assert settings["model"]["characters"]["kernel_widths"] == [1, 2, 3, 4, 5, 6]
-    unknown = bidaflow(root, "variants", "bseline")
-    assert unknown.stderr.startswith("\nUnknown variant 'bseline'; expected one of: baseline, ")
-    assert unknown.stderr.rstrip().endswith("char-elmo. Did you mean 'baseline'?")

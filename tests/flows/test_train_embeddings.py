@@ -203,12 +203,6 @@ def test_known_set_is_fetched_and_recorded_by_digest(
         load_vectors(str(prepare_vectors(VectorParameters(source="glove.6B"), lower_case=True)))
 
 
-def test_corpus_can_be_a_dataset(root: Path, prefect_server: None) -> None:
-    (file,) = corpus_files(CorpusParameters(dataset="tiny"))
-    assert (file.path.name, file.column) == ("contexts.parquet", "text")
-    assert file.path.exists()
-
-
 def test_form_has_bounds_and_choices() -> None:
     schema = parameter_schema(train_embeddings)
     fields = schema.definitions["EmbeddingParameters"]["properties"]
@@ -238,12 +232,6 @@ def test_rejects_settings_of_another_method(
     message = f"{name} has no effect with method '{method}'; omit it, or choose method {readers}"
     with pytest.raises(ValueError, match=message):
         EmbeddingParameters.model_validate({"method": method, name: value})
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_form_with_untouched_fields_is_valid(method: str) -> None:
-    sent = EmbeddingParameters().model_dump() | {"method": method}
-    assert EmbeddingParameters(**sent).method == method
 
 
 @pytest.mark.parametrize(
@@ -289,7 +277,7 @@ def test_start_model_keeps_its_sizes_and_words(root: Path) -> None:
     ],
 )
 def test_evaluation_has_the_case_of_its_sets(
-    tmp_path: Path, method: str, start: str | None, sets: list[str], lower_case: bool
+    root: Path, tmp_path: Path, method: str, start: str | None, sets: list[str], lower_case: bool
 ) -> None:
     file = tmp_path / "new"
     start = str(file) if start == "new" else start
@@ -297,15 +285,9 @@ def test_evaluation_has_the_case_of_its_sets(
     parameters = evaluation_parameters(file, start, method, corpus)
     assert parameters["vectors"] == [str(file), *sets[1:]]
     assert parameters["lower_case"] == lower_case
-
-
-def test_new_set_is_not_compared_with_itself(root: Path) -> None:
-    file = root / "embeddings" / "support" / VECTORS
-    file.parent.mkdir(parents=True)
-    file.touch()
-    assert evaluation_parameters(file, "support", "glove", CorpusParameters())["vectors"] == [
-        str(file)
-    ]
+    published = root / "embeddings" / "support" / VECTORS
+    alone = evaluation_parameters(published, "support", method, corpus)
+    assert alone["vectors"] == [str(published)], "it is not compared with itself"
 
 
 def test_first_perplexity_of_a_warm_start_is_named(capsys: pytest.CaptureFixture[str]) -> None:

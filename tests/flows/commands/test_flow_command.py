@@ -126,12 +126,6 @@ def test_groups_in_lists_are_json(words: list[str]) -> None:
     assert mix == [MixedSource(files=["a.json"]), MixedSource(files=["b,c.json"], weight=2)]
 
 
-def test_invalid_json_is_named() -> None:
-    assert refused("--data.mix", '{"files": [}').startswith(
-        "Invalid value for --data.mix: invalid JSON ("
-    )
-
-
 @pytest.mark.parametrize(
     ("words", "gpu"),
     [
@@ -156,12 +150,6 @@ def test_lists_of_groups_accept_plain_names() -> None:
     parsed = read(*words, command="embeddings evaluate")
     assert (parsed["vectors"], parsed["dataset"]) == (["a.txt", "b.txt"], "own.json")
     assert parsed["fetch"] is True
-
-
-@pytest.mark.parametrize("words", [["own.json"], ["--data.dataset", "own.json"]])
-def test_dataset_of_check_needs_no_flag(words: list[str]) -> None:
-    parsed = read(*words, "--data.repair", command="check")
-    assert parsed["data"] == DataParameters(dataset="own.json", repair=True)
 
 
 def test_rejects_a_corpus_for_pretrained_vectors() -> None:
@@ -203,19 +191,6 @@ def test_empty_vectors_are_not_the_current_folder(
 
 
 @pytest.mark.parametrize(
-    ("option", "command"),
-    [
-        ("--evaluate-on", "embeddings train"),
-        ("--corpus.dataset", "embeddings train"),
-        ("--dataset", "embeddings evaluate"),
-    ],
-)
-def test_rejects_an_empty_dataset(option: str, command: str) -> None:
-    line = refused(option, "", command=command)
-    assert line == f"{option} '': at least 1 character."
-
-
-@pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--vectors.corpus-dataset", "{}"], "--vectors: the corpus would have no effect"),
@@ -231,21 +206,6 @@ def test_errors_mask_secrets_and_omit_groups(words: list[str], message: str) -> 
     line = refused(*(word.format("https://me:hidden@host/a") for word in words))
     assert line.startswith(message)
     assert "hidden" not in line and "{'" not in line
-
-
-def test_unknown_variants_get_a_list_of_known_ones() -> None:
-    line = refused("--variants", "char,cahr")
-    assert line.startswith("--variants cahr: unknown variant; expected one of: baseline, char, ")
-    assert line.endswith("char-elmo, or FILE.py:NAME.")
-
-
-def test_lone_comma_is_not_an_empty_list() -> None:
-    assert refused("--variants", ",").startswith("--variants ,: unknown variant")
-
-
-def test_unknown_fields_in_json_are_named() -> None:
-    message = refused("--data.mix", '{"files": ["a.json"], "wieght": 2}')
-    assert message == "--data.mix item 1, wieght 2: unknown field."
 
 
 @pytest.mark.parametrize(
@@ -264,6 +224,10 @@ def test_unknown_fields_in_json_are_named() -> None:
             "optimizer sgd: 'adadelta' or 'adam'.",
         ),
         (["--training.optimizer", "adm"], "Did you mean 'adam'?"),
+        (["--data.mix", '{"files": [}'], "Invalid value for --data.mix: invalid JSON ("),
+        (["--data.mix", '{"files": ["a"], "wieght": 2}'], "mix item 1, wieght 2: unknown field."),
+        (["--variants", ","], "--variants ,: unknown variant"),
+        (["--variants", "cahr"], "--variants cahr: unknown variant; expected one of: baseline, "),
         (["--resources.gpu=maybe"], '--resources.gpu: unable to convert "maybe" into bool'),
     ],
 )
@@ -280,6 +244,7 @@ def test_only_documented_arguments_are_positional(
 ) -> None:
     parsed = read(*words, command=command)
     assert parsed[option] in ("own.json", DataParameters(dataset="own.json"))
+    assert refused("", command=command).endswith("'': at least 1 character.")
     assert refused(*words, "0.2", command=command).startswith("Unexpected argument: 0.2.")
 
 

@@ -84,10 +84,8 @@ def test_user_error_reaches_state_log_and_terminal(log: list[str]) -> None:
     assert [line for line in log if MESSAGE in line] == [MESSAGE]
     assert not any("Traceback" in line or "NoneType" in line for line in log)
     assert exit_code(state) == f"\n{MESSAGE}"
-
-
-def test_successful_flow_returns_its_result() -> None:
     assert result_or_exit(refused_flow(fail=False, return_state=True)) == "done"
+    assert set(refused_flow.parameters.properties) == {"fail"}
 
 
 def test_other_errors_keep_their_traceback(log: list[str]) -> None:
@@ -98,20 +96,8 @@ def test_other_errors_keep_their_traceback(log: list[str]) -> None:
         result_or_exit(state)
 
 
-def test_wrapped_flow_keeps_its_parameters() -> None:
-    assert set(refused_flow.parameters.properties) == {"fail"}
-    assert refused_flow.fn.__name__ == "refused_flow"
-
-
 def ingest_path(path: Path) -> State[Any]:
     return ingest(DataParameters(dataset=str(path)), return_state=True)
-
-
-def test_missing_data_is_rejected(tmp_path: Path, log: list[str]) -> None:
-    state = ingest_path(tmp_path / "nowhere")
-    assert state.message and state.message.startswith(REFUSED_FLOW)
-    assert str(tmp_path / "nowhere") in exit_code(state)
-    assert not any("Traceback" in line for line in log)
 
 
 def test_stage_error_becomes_the_flow_error(tmp_path: Path, root: Path, log: list[str]) -> None:
@@ -269,16 +255,16 @@ def run_with(parameters: dict[str, Any], scheduled: bool = True) -> FlowRun:
 
 
 @pytest.mark.parametrize(
-    "parameters", [{}, {"data": {}}, {"data": {"dev_share": 0.2}}, {"variants": ["char"]}]
+    "parameters",
+    [
+        *({}, {"data": {}}, {"data": {"dev_share": 0.2}}, {"variants": ["char"]}),
+        *({"data": []}, {"data": [{"dataset": "tiny"}, {}]}),
+    ],
 )
 def test_schedule_without_dataset_is_refused(parameters: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match=r"schedule without a dataset \(data\.dataset\)"):
-        check_deployed_run("retrain", run_with(parameters))
-
-
-def test_comparison_without_data_is_refused() -> None:
-    with pytest.raises(UserError, match="lost its parameters"):
-        check_deployed_run("compare-variants", run_with({"data": [{"dataset": "tiny"}, {}]}))
+    for name in ("retrain", "compare-variants"):
+        with pytest.raises(UserError, match=r"schedule without a dataset \(data\.dataset\)"):
+            check_deployed_run(name, run_with(parameters))
 
 
 @pytest.mark.parametrize(

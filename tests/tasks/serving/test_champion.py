@@ -89,6 +89,8 @@ def test_no_champion(folder: ChampionFolder) -> None:
     mlflow_client().delete_registered_model_alias(NAME, registry.CHAMPION)
     with pytest.raises(UserError, match=r"made has no champion yet\. Train one: bidaflow retrain"):
         folder.update()
-    nothing = ChampionFolder(folder.folder, "sqlite:////nowhere/mlflow.db", NAME)
-    with pytest.raises(UserError, match="made has no champion yet"):
-        nothing.update()
+    with (
+        recording_at("sqlite:////nowhere/mlflow.db"),
+        pytest.raises(UserError, match="made has no champion yet"),
+    ):
+        folder.update()

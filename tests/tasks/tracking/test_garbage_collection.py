@@ -5,8 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import redirect_stdout
-from io import StringIO
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -84,13 +83,22 @@ def test_copied_root_is_pruned_alone(
 
 
 def test_removes_only_stages_of_the_deleted_run(
-    two: tuple[Trained, Trained], files: list[Path]
+    two: tuple[Trained, Trained],
+    files: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     first, second = two
     forget(first)
     results = PREFECT_LOCAL_STORAGE_PATH.value()
     assert (results / first.model.name).exists()
+    prune_data()
+    listed = capsys.readouterr().out
+    assert f"train/{first.model.name}" in listed and "total: 2" in listed
     assert pruned() == {first.counts, first.model}
+    prune_data(yes=True)
+    assert capsys.readouterr().out.startswith("Nothing to prune")
     assert not (results / first.model.name).exists()
     assert second.words.exists() and second.counts.exists() and second.model.exists()
     assert trained(files, 1).model == first.model
@@ -108,8 +116,7 @@ def test_keeps_stages_of_the_newest_flow_run(
     assert pruned() == {other}
 
 
-@pytest.mark.parametrize("status", ["RUNNING", "FAILED", "KILLED"])
-def test_keeps_inputs_of_unfinished_runs(two: tuple[Trained, Trained], status: str) -> None:
+def test_keeps_inputs_of_unfinished_runs(two: tuple[Trained, Trained]) -> None:
     first = two[0]
     for training in two:
         forget(training)
@@ -117,8 +124,9 @@ def test_keeps_inputs_of_unfinished_runs(two: tuple[Trained, Trained], status: s
     parent = parent_run("another", "words")
     tags = {"train.digest": read_manifest(first.words)["digest"]}
     run_id = runs.start_variant_run(parent, runs.VariantRun("char", "key", {}, tags, []))
-    mlflow_client().update_run(run_id, status=status)
-    assert pruned().isdisjoint({first.words, first.counts})
+    for status in ("RUNNING", "FAILED", "KILLED"):
+        mlflow_client().update_run(run_id, status=status)
+        assert pruned().isdisjoint({first.words, first.counts})
     runs.finish(run_id, "FINISHED")
     assert {first.words, first.counts} <= pruned()
 
@@ -217,49 +225,25 @@ def test_keeps_running_builds_and_removes_killed_ones(root: Path) -> None:
     assert pruned() == {building}
 
 
-@pytest.mark.parametrize("exists", [True, False])
 def test_rejects_a_store_without_the_trainings(
-    exists: bool,
     two: tuple[Trained, Trained],
     tmp_path: Path,
     database: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    other = tmp_path / "other.db"
-    if exists:
-        shutil.copyfile(database, other)
-    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", f"sqlite:///{other}")
-    for command in (find_garbage, prune):
+    other, missing = tmp_path / "other.db", tmp_path / "missing.db"
+    shutil.copyfile(database, other)
+    for store, command in product((other, missing), (find_garbage, prune)):
+        monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", f"sqlite:///{store}")
         with pytest.raises(UserError, match=r"None of the 2 trainings .* is recorded"):
             command()
-    assert other.exists() == exists
+    assert not missing.exists()
     assert all(training.model.exists() for training in two)
 
 
-def test_removes_trainings_once_all_runs_are_deleted(two: tuple[Trained, Trained]) -> None:
-    for training in two:
-        forget(training)
-    in_flow(lambda: None, "words")
-    assert {training.model for training in two} <= pruned()
-
-
-def test_command_lists_then_removes_with_yes(
-    two: tuple[Trained, Trained], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    forget(two[0])
-
-    def command(yes: bool = False) -> str:
-        with redirect_stdout(StringIO()) as printed:
-            prune_data(yes=yes)
-        return printed.getvalue()
-
-    output = command()
-    assert f"train/{two[0].model.name}" in output and "total: 2" in output
-    assert two[0].model.exists()
-    assert "Removed 2 of 2." in command(yes=True)
-    assert not two[0].model.exists()
-    assert command(yes=True).startswith("Nothing to prune")
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_untrained_model(tmp_path_factory.mktemp("model"))
 
 
 def flow_run_with_model(number: int, model: Path) -> str:
@@ -275,7 +259,6 @@ def flow_run_with_model(number: int, model: Path) -> str:
 
 
 def test_keeps_newest_runs_and_aliased_models(tmp_path: Path) -> None:
-    model = save_untrained_model(tmp_path)
     models = [flow_run_with_model(number, model) for number in range(4)]
     registry.set_champion(registry.find_version(models[0]))
     retired = retire("bidaflow/made", keep=2)
@@ -295,7 +278,6 @@ def test_retention_at_an_address_keeps_new_runs(
     monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", settings().tracking_uri)
     monkeypatch.setenv("BIDAFLOW_ROOT", "s3://results/team")
     monkeypatch.setenv("BIDAFLOW_CACHE", str(tmp_path / "cache"))
-    model = save_untrained_model(tmp_path)
     for number in range(2):
         flow_run_with_model(number, model)
     assert retire("bidaflow/made", keep=1) == []
@@ -306,7 +288,6 @@ def test_retention_at_an_address_keeps_new_runs(
 def test_retention_keeps_what_is_promoted_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = save_untrained_model(tmp_path)
     models = [flow_run_with_model(number, model) for number in range(3)]
     before = recorded_runs()
     registry.set_champion(registry.find_version(models[0]))
@@ -316,7 +297,6 @@ def test_retention_keeps_what_is_promoted_meanwhile(
 
 
 def test_retention_keeps_runs_that_a_flow_run_uses(tmp_path: Path, root: Path) -> None:
-    model = save_untrained_model(tmp_path)
     for number in range(2):
         flow_run_with_model(number, model)
     with shared_lock(lock_file(root / "stages" / "train" / "flow-0", "use")):
@@ -327,7 +307,6 @@ def test_retention_keeps_runs_that_a_flow_run_uses(tmp_path: Path, root: Path) -
 def test_next_retention_completes_a_killed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = save_untrained_model(tmp_path)
     for number in range(2):
         flow_run_with_model(number, model)
 
@@ -351,7 +330,6 @@ def test_failure_of_mlflow_to_erase_is_one_sentence(monkeypatch: pytest.MonkeyPa
 def test_deleted_runs_are_erased_after_days(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = save_untrained_model(tmp_path)
     for number in range(2):
         flow_run_with_model(number, model)
     retire("bidaflow/made", keep=1)
