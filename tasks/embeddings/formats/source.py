@@ -4,9 +4,6 @@ import re
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Annotated
-
-from pydantic import AfterValidator
 
 from infra.artifacts.shared_folder import local_path
 from infra.errors import UserError
@@ -68,9 +65,6 @@ def published_folder(name: str) -> Path | None:
     if not _is_name(name):
         return None
     return local_path(str(settings().root.resolve() / "embeddings" / name))
-
-
-VectorSource = Annotated[str, AfterValidator(check_source)]
 
 
 @dataclass(frozen=True)
