@@ -11,14 +11,14 @@ from rich.table import Column
 from flows.commands.diff import only_run
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
+from flows.common.data import Splits
 from flows.common.failures import STATE_HOOKS, report_user_errors
 from flows.common.parameters import DataParameters, NonEmpty
 from flows.common.promote import emit_decision, promote_best
-from flows.common.splits import Splits
 from infra.artifacts.manifest import facts_of
+from infra.artifacts.remote import ensure_local
 from infra.artifacts.stage import Output
 from infra.errors import UserError
-from infra.settings import settings
 from tasks.evaluation.promotion_rule import PromotionRule
 from tasks.stages import ensemble_stage
 from tasks.tracking import runs
@@ -26,7 +26,6 @@ from tasks.tracking.lineage import (
     TRAINING_STAGE,
     FinishedStage,
     RecordedRun,
-    fetch_stages,
     finished_stages,
     parent_with_digest,
     recorded_runs,
@@ -60,7 +59,7 @@ def ensemble(
     joined = ensemble_stage(splits.name, [own.folder for own in trained], splits.folders)
     result = promote_best(splits, [joined], promotion)
     url = joined.facts["run_url"]
-    runs.finish(settings().tracking_uri, runs.parent_run_of(splits.name), "FINISHED")
+    runs.finish(runs.parent_run_of(splits.name), "FINISHED")
     emit_decision(result, splits.name, url, url)
     rows = _rows([*trained, joined], joined)
     create_table_artifact(rows, key="ensemble", description=result.sentence)
@@ -80,7 +79,7 @@ def find_members(names: Sequence[str]) -> tuple[Splits, list[Output]]:
         UserError: a name is unknown or ambiguous, a run trained no variant or is named twice, its
             files are gone, or the runs were trained on different data.
     """
-    known, stages = recorded_runs(settings().tracking_uri), finished_stages()
+    known, stages = recorded_runs(), finished_stages()
     found = [only_run(known, name) for name in names]
     trained = [_training(stages, run, name) for run, name in zip(found, names, strict=True)]
     if len({stage.name for stage in trained}) < len(names):
@@ -92,7 +91,6 @@ def find_members(names: Sequence[str]) -> tuple[Splits, list[Output]]:
         for part in PARTS
         if f"{part}.digest" in first.digests
     }
-    fetch_stages(stages, [stage.name for stage in (*trained, *parents.values())])
     name = first.experiment.removeprefix("bidaflow/")
     outputs = {part: _output(stage) for part, stage in parents.items()}
     splits = Splits(
@@ -131,6 +129,7 @@ def require_same_data(found: Sequence[RecordedRun], names: Sequence[str]) -> Non
 
 
 def _output(stage: FinishedStage) -> Output:
+    ensure_local(stage.folder)
     return Output(stage.folder, facts_of(stage.folder), cached=True)
 
 

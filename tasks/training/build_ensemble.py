@@ -11,7 +11,6 @@ import numpy as np
 from prefect.runtime import flow_run
 
 from infra.artifacts.manifest import facts_of
-from infra.settings import settings
 from tasks.evaluation.evaluate import EvaluationSplit, evaluate, load_split, write_predictions
 from tasks.evaluation.metrics import (
     best_threshold,
@@ -45,7 +44,7 @@ def build_ensemble(
     from tasks.inference.ensemble import join, load_model, save_ensemble
 
     trained = [facts_of(member) for member in members]
-    variant, uri = " + ".join(facts["variant"] for facts in trained), settings().tracking_uri
+    variant = " + ".join(facts["variant"] for facts in trained)
     run = runs.VariantRun(
         f"{variant} · {flow_run.name}",
         out.name,
@@ -53,25 +52,25 @@ def build_ensemble(
         {"variant": variant, "dataset": dataset},
         runs.split_datasets(dataset, splits),
     )
-    run_id = runs.start_variant_run(uri, runs.parent_run_of(dataset), run)
+    run_id = runs.start_variant_run(runs.parent_run_of(dataset), run)
     model, folders = out / "model", [member / "model" for member in members]
-    with runs.finishing_run(uri, run_id):
+    with runs.finishing_run(run_id):
         ensemble = join([load_model(folder) for folder in folders])
         chosen, scores = _on_validation(ensemble, splits.get("validation"), trained[0])
         model.mkdir()
         save_ensemble(model, folders, chosen)
         join_trained_contexts(model, folders)
         scores |= _on_dev(out, ensemble, load_split(splits["dev"]), chosen)
-        runs.log_scores(uri, run_id, scores)
-        runs.log_artifacts(uri, run_id, [out / "predictions.parquet"])
-        model_uri = model_logging.log_model(uri, run_id, model, f"bidaf-{dataset}", step=0)
+        runs.log_scores(run_id, scores)
+        runs.log_artifacts(run_id, [out / "predictions.parquet"])
+        model_uri = model_logging.log_model(run_id, model, f"bidaf-{dataset}", step=0)
     pairs = _timed_pairs(load_split(splits["dev"]))
     sizes = [folder_bytes(folder) for folder in (*folders, model)]
     milliseconds = [latency(own, pairs) for own in (*ensemble.members, ensemble)]
     return {
         "variant": variant,
         "run_id": run_id,
-        "run_url": client.run_url(uri, run_id),
+        "run_url": client.run_url(run_id),
         "model_uri": model_uri,
         "scores": scores,
         "temperature": chosen["temperature"],
