@@ -15,8 +15,7 @@ from prefect.runtime import flow_run
 from pydantic import TypeAdapter
 
 from flows.common.data import Splits
-from infra.artifacts.lease import lease
-from infra.artifacts.locks import exclusive_lock
+from infra.artifacts.locks import exclusive_lock, lease
 from infra.artifacts.manifest import content_digest, digest_of
 from infra.artifacts.stage import Output
 from infra.settings import settings

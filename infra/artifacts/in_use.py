@@ -4,19 +4,20 @@ The stages of each flow's newest successful run are recorded, and kept as well.
 """
 
 import json
+import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 
-from prefect.runtime import flow_run
-
 from infra.artifacts.locks import lock_file, shared_lock
-from infra.artifacts.manifest import stages_folder
+from infra.artifacts.manifest import MANIFEST, stages_folder
 from infra.artifacts.remote import republish
 from infra.artifacts.shared_folder import pull, shared_folder
 from infra.atomic_files import write_atomically
 from infra.settings import settings
+
+# Prefect is imported locally: it takes a second, and Ray's workers use stages without it.
 
 
 class _Uses:
@@ -31,6 +32,8 @@ class _Uses:
         if stage not in self.stages:
             self.locks.enter_context(shared_lock(lock_file(folder, "use")))
             self.stages.add(stage)
+            with suppress(OSError):  # it is not built yet, or can't be written to
+                os.utime(folder / MANIFEST)  # a machine's cache removes what was not used for long
 
 
 _PROCESS_USES = _Uses()
@@ -55,6 +58,8 @@ def used_by_flow() -> Iterator[None]:
     with uses.locks:
         uses.locks.callback(_uses.reset, _uses.set(uses))
         yield
+        from prefect.runtime import flow_run
+
         record = {"flow_run": flow_run.id, "stages": sorted(uses.stages)}
         republish(stages_folder() / stage for stage in uses.stages)
         file = _newest_run(str(flow_run.flow_name))

@@ -7,15 +7,15 @@ are no locks: a run renews its note there, and is dead if it has not done so for
 
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from infra.artifacts.locks import exclusive_lock, lock_if_free
 from infra.atomic_files import write_atomically
+from infra.errors import UserError
 from infra.processes import ProcessRecord
 from infra.settings import settings
-from infra.storage.safe_names import safe_name
-from infra.storage.store import Store, root_store
+from infra.storage.store import root_store
 
 FOLDER = "under-way"
 BEAT_SECONDS = 60.0
@@ -34,38 +34,31 @@ class Note(ProcessRecord, frozen=True):
 
 @contextmanager
 def noted(run_id: str, note: Note) -> Iterator[None]:
-    """Keep the note of this process's flow run, and hold its lock, within the block."""
-    with exclusive_lock(_lock(run_id), "Waiting for another process to end the run."):
-        write_note(run_id, note)
-        try:
-            yield
-        finally:
-            remove_note(run_id)
-
-
-@contextmanager
-def beating(run_id: str, note: Note) -> Iterator[None]:
-    """Renew the note at the root's address within the block; does nothing without an address."""
-    store = root_store()
-    if store is None:
-        yield
-        return
+    """Keep the note of this process's flow run within the block: hold its lock, and renew the note
+    at the root's address, if there is one."""
     finished = threading.Event()
 
     def beat() -> None:
         while not finished.wait(BEAT_SECONDS):
-            with suppress(OSError):  # the next one may succeed
-                _write_to(store, run_id, note)
+            with suppress(OSError, UserError):  # the next one may succeed
+                _renew(run_id, note)
 
-    _write_to(store, run_id, note)
     thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        finished.set()
-        thread.join()
-        remove_note(run_id)
+    with exclusive_lock(_lock(run_id), "Waiting for another process to end the run."):
+        write_note(run_id, note)
+        _renew(run_id, note)
+        thread.start()
+        try:
+            yield
+        finally:
+            finished.set()
+            thread.join()
+            remove_note(run_id)
+
+
+def _renew(run_id: str, note: Note) -> None:
+    if store := root_store():
+        store.write(f"{FOLDER}/{run_id}.json", note.model_dump_json().encode())
 
 
 def lost_notes() -> dict[str, Note]:
@@ -73,32 +66,24 @@ def lost_notes() -> dict[str, Note]:
 
     By the clock of the store: no note is newer than that of a run which has just begun.
     """
-    from pyarrow.fs import FileSelector, FileType
-
     store = root_store()
     if store is None:
         return {}
-    infos = store.files.get_file_info(FileSelector(store.path(FOLDER), allow_not_found=True))
-    times = {info.path: info.mtime_ns or 0 for info in infos if info.type == FileType.File}
-    newest = max(times.values(), default=0)
-    lost = {}
-    for path, time in times.items():
-        if newest - time > LOST_SECONDS * 10**9:
-            with suppress(FileNotFoundError), store.files.open_input_stream(path) as file:
-                run_id = Path(safe_name(path.rpartition("/")[2], path)).stem
-                lost[run_id] = Note.model_validate_json(file.read())
-    return lost
-
-
-def _write_to(store: Store, run_id: str, note: Note) -> None:
-    with store.files.open_output_stream(store.path(FOLDER, f"{run_id}.json")) as file:
-        file.write(note.model_dump_json().encode())
+    notes = store.below(FOLDER)
+    times = {name: info.mtime_ns or 0 for name, info in notes.listed().items()}
+    since = max(times.values(), default=0) - LOST_SECONDS * 10**9
+    lost = {name: notes.read(name) for name, time in times.items() if time < since}
+    return {
+        Path(name).stem: Note.model_validate_json(content)
+        for name, content in lost.items()
+        if content is not None  # its run has just ended
+    }
 
 
 def notes() -> dict[str, Note]:
     """All notes on this machine, by the ids of their runs."""
     found = {}
-    for file in _folder().glob("*.json"):
+    for file in _file("any").parent.glob("*.json"):
         with suppress(FileNotFoundError):  # its run has just ended
             found[file.stem] = Note.model_validate_json(file.read_text(encoding="utf-8"))
     return found
@@ -106,12 +91,8 @@ def notes() -> dict[str, Note]:
 
 def live_runs() -> dict[str, Note]:
     """The flow runs in progress on this root, by id."""
-    alive = {}
-    for run_id, note in notes().items():
-        with dead(run_id) as is_dead:
-            if not is_dead:
-                alive[run_id] = note
-    return alive
+    with ExitStack() as locks:
+        return {i: note for i, note in notes().items() if not locks.enter_context(dead(i))}
 
 
 def dead(run_id: str) -> AbstractContextManager[bool]:
@@ -121,7 +102,7 @@ def dead(run_id: str) -> AbstractContextManager[bool]:
 
 
 def write_note(run_id: str, note: Note) -> None:
-    """Write the note of a run, atomically."""
+    """Write the note of a run on this machine, atomically."""
     write_atomically(_file(run_id), note.model_dump_json())
 
 
@@ -129,22 +110,13 @@ def remove_note(run_id: str) -> None:
     """Remove the note of a run, also from the root's address, if there is one."""
     _file(run_id).unlink(missing_ok=True)
     if store := root_store():
-        with suppress(OSError):  # without a heartbeat, it is removed by another run
-            store.files.delete_file(store.path(FOLDER, f"{run_id}.json"))
-
-
-def has_note(run_id: str) -> bool:
-    """Whether this machine has a note of a run."""
-    return _file(run_id).exists()
+        with suppress(OSError, UserError):  # without a heartbeat, it is removed by another run
+            store.remove(f"{FOLDER}/{run_id}.json")
 
 
 def _file(run_id: str) -> Path:
-    return _folder() / f"{run_id}.json"
+    return settings().root.resolve() / FOLDER / f"{run_id}.json"
 
 
 def _lock(run_id: str) -> Path:
     return settings().root.resolve() / "locks" / f"run-{run_id}"
-
-
-def _folder() -> Path:
-    return settings().root.resolve() / FOLDER

@@ -1,16 +1,18 @@
-"""Stages on the nodes of a cluster: each node fetches what its processes read, once, by its key."""
+"""The stages on a machine whose storage root is at an address: each process fetches what it reads,
+once, by its key, and those that were not used for longest make room."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from infra.artifacts.eviction import evict, note_use
-from infra.artifacts.manifest import stages_folder
+from infra.artifacts.in_use import use
+from infra.artifacts.locks import exclusive_lock, lock_file, lock_if_free
+from infra.artifacts.manifest import MANIFEST, read_manifest, stages_folder
 from infra.artifacts.remote import ensure_local, republish
+from infra.artifacts.staging import remove_folder
 from infra.settings import settings
-
-# infra.artifacts.in_use is imported locally: it loads Prefect, which takes a second.
 
 T = TypeVar("T")
 
@@ -65,12 +67,9 @@ def _with_paths(value: T, change: Callable[[Path], Path]) -> T:
 def _fetch(path: Path) -> Path:
     if path.is_absolute():
         return path
-    from infra.artifacts.in_use import use
-
     folder = _stage_of(path)
     use(folder)
     ensure_local(folder)
-    note_use(folder)
     return settings().root.resolve() / path
 
 
@@ -78,3 +77,36 @@ def _stage_of(path: Path) -> Path:
     """The folder of the stage that a path relative to the root belongs to."""
     stage, key = path.parts[1:3]
     return stages_folder() / stage / key
+
+
+def evict() -> list[Path]:
+    """Remove the stages that were not used for longest, down to BIDAFLOW_CACHE_SIZE.
+
+    Stages in use are kept, even if they exceed it. Returns the removed folders.
+    """
+    limit = settings().cache_size
+    if settings().address is None or limit is None:
+        return []
+    # One process at a time: two would remove more than either has to.
+    with exclusive_lock(
+        settings().root.resolve() / "locks" / "eviction",
+        "Another process is removing stages to make room; waiting for it to finish.",
+    ):
+        return _remove_least_recently_used(limit)
+
+
+def _remove_least_recently_used(limit: int) -> list[Path]:
+    stages, removed = list[tuple[float, int, Path]](), list[Path]()
+    for manifest in stages_folder().glob(f"*/[!.]*/{MANIFEST}"):
+        with suppress(FileNotFoundError):  # `bidaflow prune` has just removed the stage
+            files = read_manifest(manifest.parent)["files"].values()
+            size = sum(entry["bytes"] for entry in files)
+            stages.append((manifest.stat().st_mtime, size, manifest.parent))
+    excess = sum(size for _, size, _ in stages) - limit
+    for _, size, folder in sorted(stages):
+        with lock_if_free(lock_file(folder, "use")) as free:
+            if excess > 0 and free and folder.exists():
+                remove_folder(folder)
+                removed.append(folder)
+                excess -= size
+    return removed

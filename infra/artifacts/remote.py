@@ -5,16 +5,15 @@ manifest.json, which has the names of the files. The manifest is written last, s
 manifest is complete. Two runs that publish the same stage never mix their files, and every reader
 verifies the digests.
 
-All functions but `find_manifest` do nothing if the storage root is a folder.
+If the storage root is a folder, no stage is published, and `find_manifest` and `find_manifests`
+read those that are there.
 """
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
 
 from infra.artifacts.locks import exclusive_lock, lock_file
 from infra.artifacts.manifest import (
@@ -29,20 +28,20 @@ from infra.artifacts.staging import new_folder
 from infra.errors import UserError
 from infra.run_logger import logger
 from infra.settings import settings
-from infra.storage.safe_names import safe_name
-from infra.storage.store import Store, explained_errors, root_store
-
-# pyarrow.fs is imported locally: a root that is a folder does not need it.
-
-TRANSFERS = 8  # of files, in parallel
-
-Item = TypeVar("Item")
+from infra.storage.store import Store, in_parallel, local_store, storage
 
 
-def is_published(final: Path) -> bool:
-    """Whether the stage of a folder is at the root's address."""
-    store = root_store()
-    return store is not None and _read_published(store, final) is not None
+def published(final: Path) -> Manifest | None:
+    """The manifest of a stage at the root's address; None if it or one of its files is missing."""
+    manifest = _published_manifest(final)
+    if manifest is None:
+        return None
+    infos, files = _place(final).listed(), manifest["files"].values()
+    present = {(name, info.size) for name, info in infos.items()}
+    if not present.issuperset((entry["sha256"], entry["bytes"]) for entry in files):
+        logger().warning(f"{_address(final)} lacks some of its files; building the stage again.")
+        return None
+    return manifest
 
 
 def fetch(final: Path) -> bool:
@@ -51,26 +50,17 @@ def fetch(final: Path) -> bool:
     Raises:
         UserError: the manifest is invalid, or a file's content is not what it says.
     """
-    store = root_store()
-    manifest = store and _read_published(store, final)
-    if store is None or manifest is None:
+    manifest = published(final)
+    if manifest is None:
         return False
     with new_folder(final) as folder:
-        _download(store, final, manifest, folder)
+        _download(manifest, folder, final)
     return True
-
-
-def find_manifest(final: Path) -> Manifest | None:
-    """The manifest of a stage, here or at the root's address; None if the stage is gone."""
-    store = root_store()
-    with suppress(FileNotFoundError):
-        return read_manifest(final) if store is None else _read_manifest(store, final)
-    return None
 
 
 def ensure_local(final: Path) -> None:
     """Fetch a stage if its folder is missing here and the stage is at the root's address."""
-    if root_store() is not None and not final.exists():
+    if settings().address is not None and not final.exists():
         with exclusive_lock(lock_file(final, "build"), "Another run is fetching this stage."):
             final.exists() or fetch(final)
 
@@ -81,148 +71,78 @@ def publish(folder: Path, final: Path) -> None:
     If another run has published the stage meanwhile, its files replace those of the folder, so that
     all machines continue from the same ones.
     """
-    store = root_store()
-    if store is None:
-        return
-    published = _read_published(store, final)
-    if published is None:
-        _upload(store, folder, final)
-        return
-    shutil.rmtree(folder)
-    folder.mkdir()
-    _download(store, final, published, folder)
+    manifest = published(final)
+    if manifest is not None:
+        shutil.rmtree(folder)
+        folder.mkdir()
+        _download(manifest, folder, final)
+    elif settings().address is not None:
+        _upload(folder, final)
 
 
 def republish(finals: Iterable[Path]) -> None:
     """Publish those of these stages again that are not at the root's address any more."""
-    store = root_store()
-    if store is not None:
-        missing = [f for f in finals if f.exists() and _read_published(store, f) is None]
-        for final in missing:
-            _upload(store, final, final)
+    if settings().address is not None:
+        for final in finals:
+            if final.exists() and published(final) is None:
+                _upload(final, final)
 
 
-def published_stages() -> dict[Path, Manifest]:
-    """The manifests of all stages at the root's address, by their folders on this machine."""
-    store = root_store()
-    if store is None:
-        return {}
-    places = {stages_folder() / stage / key: (stage, key) for stage, key in _keys(store)}
-    manifests: dict[Path, Manifest] = {}
-
-    def read(final: Path) -> None:
-        with suppress(FileNotFoundError):  # it has just been removed
-            manifests[final] = _read_manifest(store, final)
-
-    in_parallel(read, places)
-    return manifests
-
-
-def _keys(store: Store) -> Iterator[tuple[str, str]]:
-    """The names and keys of all stages with a manifest.
-
-    Raises:
-        UserError: one of them could lead out of the folder of stages.
-    """
-    from pyarrow.fs import FileSelector
-
-    with explained_errors():
-        stages = store.path("stages")
-        selector = FileSelector(stages, recursive=True, allow_not_found=True)
-        for info in store.files.get_file_info(selector):
-            if info.base_name == MANIFEST:
-                name = info.path.removeprefix(f"{stages}/")
-                parts = safe_name(name, f"{settings().address}/stages").split("/")
-                if len(parts) == 3:
-                    yield parts[0], parts[1]
-
-
-def _read_manifest(store: Store, final: Path) -> Manifest:
-    """The manifest of a stage at the root's address, from the copy here if there is one."""
+def find_manifest(final: Path) -> Manifest | None:
+    """The manifest of a stage, here or at the root's address; None if the stage is gone."""
     with suppress(FileNotFoundError):
         return read_manifest(final)
-    return _published_manifest(store, final)
+    return _published_manifest(final)
 
 
-def _published_manifest(store: Store, final: Path) -> Manifest:
-    with explained_errors(), store.files.open_input_stream(_place(store, final, MANIFEST)) as file:
-        content = file.read()
-    return parse_manifest(content, f"{_address(final)}/{MANIFEST}")
+def find_manifests() -> dict[Path, Manifest]:
+    """The manifests of all stages, here and at the root's address, by their folders on this
+    machine, sorted.
+
+    Raises:
+        UserError: a name at the address could lead out of the folder of stages.
+    """
+    here = stages_folder()
+    finals = {file.parent for file in here.glob(f"*/[!.]*/{MANIFEST}")}
+    if settings().address is not None:
+        names = [Path(name) for name in storage().listed("stages")]
+        finals |= {here / name.parent for name in names if name.match(f"*/*/{MANIFEST}")}
+    manifests = zip(sorted(finals), in_parallel(find_manifest, sorted(finals)), strict=True)
+    return {final: manifest for final, manifest in manifests if manifest is not None}
 
 
-def _place(store: Store, final: Path, *names: str) -> str:
-    return store.path("stages", final.parent.name, final.name, *names)
+def _published_manifest(final: Path) -> Manifest | None:
+    content = None if settings().address is None else _place(final).read(MANIFEST)
+    return None if content is None else parse_manifest(content, f"{_address(final)}/{MANIFEST}")
 
 
-def _read_published(store: Store, final: Path) -> Manifest | None:
-    """The manifest of a stage at the root's address; None if it or one of its files is missing."""
-    from pyarrow.fs import FileSelector, FileType
-
-    with explained_errors():
-        selector = FileSelector(_place(store, final), allow_not_found=True, recursive=False)
-        infos = store.files.get_file_info(selector)
-        sizes = {info.base_name: info.size for info in infos if info.type == FileType.File}
-        if MANIFEST not in sizes:
-            return None
-    manifest = _published_manifest(store, final)
-    missing = [
-        name
-        for name, entry in manifest["files"].items()
-        if sizes.get(entry["sha256"]) != entry["bytes"]
-    ]
-    if missing:
-        logger().warning(
-            f"{_address(final)} lacks {len(missing)} of its files, among them {missing[0]}; "
-            "building the stage again."
-        )
-        return None
-    return manifest
-
-
-def _download(store: Store, final: Path, manifest: Manifest, folder: Path) -> None:
-    def get(item: tuple[str, dict[str, Any]]) -> None:
-        name, entry = item
-        target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        copy(store, _place(store, final, entry["sha256"]), target, upload=False)
-        if hash_file(target) != entry["sha256"]:
-            raise UserError(
-                f"{name} is damaged: {_address(final)}/{entry['sha256']} has other content than "
-                "its name says. Remove that folder from the store, so that the stage is built "
-                "again."
-            )
-
-    in_parallel(get, manifest["files"].items())
-    text = json.dumps(manifest, indent=1) + "\n"
-    (folder / MANIFEST).write_text(text, encoding="utf-8")
-
-
-def _upload(store: Store, folder: Path, final: Path) -> None:
-    files = {entry["sha256"]: name for name, entry in read_manifest(folder)["files"].items()}
-
-    def put(item: tuple[str, str]) -> None:
-        digest, name = item
-        copy(store, _place(store, final, digest), folder / name, upload=True)
-
-    in_parallel(put, files.items())
-    copy(store, _place(store, final, MANIFEST), folder / MANIFEST, upload=True)
-
-
-def copy(store: Store, place: str, file: Path, upload: bool) -> None:
-    """Copy a file to its place in the store, or from there."""
-    from pyarrow.fs import LocalFileSystem, copy_files
-
-    here, there = (str(file), LocalFileSystem()), (place, store.files)
-    (source, source_files), (target, target_files) = (here, there) if upload else (there, here)
-    with explained_errors():
-        copy_files(source, target, source_files, target_files)
-
-
-def in_parallel(function: Callable[[Item], None], items: Iterable[Item]) -> None:
-    """Call the function for each item, with several transfers at a time."""
-    with ThreadPoolExecutor(TRANSFERS) as pool:
-        list(pool.map(function, items))
+def _place(final: Path) -> Store:
+    return storage().below(f"stages/{final.parent.name}/{final.name}")
 
 
 def _address(final: Path) -> str:
     return f"{settings().address}/stages/{final.parent.name}/{final.name}"
+
+
+def _upload(folder: Path, final: Path) -> None:
+    here, there, files = local_store(folder), _place(final), read_manifest(folder)["files"]
+    names = {entry["sha256"]: name for name, entry in files.items()}
+    in_parallel(lambda digest: here.copy(names[digest], there, digest), names)
+    here.copy(MANIFEST, there, MANIFEST)
+
+
+def _download(manifest: Manifest, folder: Path, final: Path) -> None:
+    here, there, files = local_store(folder), _place(final), manifest["files"]
+
+    def get(name: str) -> None:
+        digest = files[name]["sha256"]
+        there.copy(digest, here, name)
+        if hash_file(folder / name) != digest:
+            raise UserError(
+                f"{name} is damaged: {_address(final)}/{digest} has other content than its name "
+                "says. Remove that folder from the store, so that the stage is built again."
+            )
+
+    in_parallel(get, files)
+    text = json.dumps(manifest, indent=1) + "\n"
+    (folder / MANIFEST).write_text(text, encoding="utf-8")

@@ -25,10 +25,8 @@ from prefect.runtime import task_run
 from prefect.states import Failed
 from prefect.task_runners import TaskRunner
 
-from infra.artifacts.eviction import evict, note_use
 from infra.artifacts.in_use import use
-from infra.artifacts.lease import lease
-from infra.artifacts.locks import exclusive_lock, lock_file
+from infra.artifacts.locks import exclusive_lock, lease, lock_file
 from infra.artifacts.manifest import (
     Facts,
     digest_of,
@@ -39,7 +37,8 @@ from infra.artifacts.manifest import (
     stages_folder,
     write_manifest,
 )
-from infra.artifacts.remote import fetch, is_published, publish
+from infra.artifacts.node_cache import evict
+from infra.artifacts.remote import fetch, publish, published
 from infra.artifacts.staging import new_folder
 from infra.errors import RetryableError, UserError, fault_of_machine
 from infra.heartbeat import step
@@ -86,7 +85,6 @@ def _output(folder: Path, title: str, state: State[Any]) -> Output:
     cached = result_of(state).get("found") or state.name == "Cached"
     if cached:
         logger().info(f"Cached: {title}")
-    note_use(folder)
     return Output(folder, facts_of(folder), cached)
 
 
@@ -205,7 +203,7 @@ class Stage(Generic[P]):
     def is_built(self, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Whether the stage's output for these inputs exists, here or at the root's address."""
         _, folder = self._resolve(*args, **kwargs)
-        return folder.exists() or is_published(folder)
+        return folder.exists() or published(folder) is not None
 
     def _resolve(self, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], Path]:
         """The inputs by their names, and the folder of the stage's output for them."""

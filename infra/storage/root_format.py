@@ -6,7 +6,7 @@ from functools import cache
 from infra.atomic_files import write_atomically
 from infra.errors import UserError
 from infra.settings import settings
-from infra.storage.store import explained_errors, root_store
+from infra.storage.store import root_store
 
 FORMAT = "1.0"
 FILE = "format.json"
@@ -75,12 +75,10 @@ def _other_release(found: str) -> UserError:
 
 def _read() -> bytes | None:
     """The content of the root's file; None if it is missing."""
-    store = root_store()
+    if store := root_store():
+        return store.read(FILE)
     try:
-        if store is None:
-            return (settings().root / FILE).read_bytes()
-        with explained_errors(), store.files.open_input_stream(store.path(FILE)) as file:
-            return bytes(file.read())
+        return (settings().root / FILE).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError as error:
@@ -91,18 +89,13 @@ def _read() -> bytes | None:
 
 
 def _has_contents() -> bool:
-    store = root_store()
-    if store is None:
-        return any((settings().root / name).exists() for name in CONTENTS)
-    with explained_errors():
-        infos = store.files.get_file_info([store.path(name) for name in CONTENTS])
-    return any(info.type.name != "NotFound" for info in infos)
+    if store := root_store():
+        return not store.listed(recursive=False).keys().isdisjoint(CONTENTS)
+    return any((settings().root / name).exists() for name in CONTENTS)
 
 
 def _write(content: str) -> None:
-    store = root_store()
-    if store is None:
+    if store := root_store():
+        store.write(FILE, content.encode())
+    else:
         write_atomically(settings().root / FILE, content)
-        return
-    with explained_errors(), store.files.open_output_stream(store.path(FILE)) as file:
-        file.write(content.encode())

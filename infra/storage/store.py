@@ -1,28 +1,34 @@
 """The store at the storage root's address: an object store, or a shared folder (file://…)."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from infra.errors import UserError, first_line
 from infra.settings import settings
 from infra.storage.safe_names import safe_name
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
+    from pyarrow.fs import FileInfo, FileSystem
 
 # pyarrow's file systems and fsspec are imported locally: a root that is a folder needs neither.
 
 # How pyarrow's messages name a lack of permissions or wrong credentials.
 _NO_ACCESS = ("ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "status 403")
 
+TRANSFERS = 8  # of files, in parallel
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
 
 class Store(NamedTuple):
-    """A folder in a file system."""
+    """A folder in a file system. Errors that recur, such as a missing bucket, are UserErrors."""
 
     files: "FileSystem"
     folder: str
@@ -30,33 +36,62 @@ class Store(NamedTuple):
 
     def path(self, *names: str) -> str:
         """The path of a file or folder in the folder."""
-        return "/".join((self.folder, *names))
+        return "/".join(filter(None, (self.folder, *names)))
 
     def below(self, name: str) -> "Store":
         """A folder in the folder."""
         return self._replace(folder=self.path(name))
 
-    def has(self, name: str) -> bool:
-        """Whether a file or folder exists."""
-        return self.files.get_file_info(self.path(name)).type.name != "NotFound"
-
-    def require_safe_names(self, name: str) -> None:
-        """Check the names in a folder, before Ray copies its files to this machine.
+    def listed(self, name: str = "", recursive: bool = True) -> dict[str, "FileInfo"]:
+        """What is in a folder, by the names there; a file itself is "". Empty if it is missing.
 
         Raises:
-            UserError: one of them could lead out of the folder here.
+            UserError: a name could lead out of the folder, if it was copied to this machine.
         """
         from pyarrow.fs import FileSelector
 
-        folder = self.path(name)
-        infos = self.files.get_file_info(FileSelector(folder, recursive=True, allow_not_found=True))
-        for info in infos:
-            safe_name(info.path.removeprefix(f"{folder}/"), folder)
+        place = self.path(name)
+        with _explained_errors():
+            itself = self.files.get_file_info(place)
+            if itself.is_file:
+                return {"": itself}
+            selector = FileSelector(place, allow_not_found=True, recursive=recursive)
+            infos = self.files.get_file_info(selector)
+        return {safe_name(info.path.removeprefix(f"{place}/"), place): info for info in infos}
 
-    def remove_folder(self, name: str) -> None:
-        """Remove a folder, if it exists."""
-        if self.has(name):
-            self.files.delete_dir(self.path(name))
+    def read(self, name: str) -> bytes | None:
+        """The content of a file; None if it is missing."""
+        with (
+            _explained_errors(),
+            suppress(FileNotFoundError, NotADirectoryError),
+            self.files.open_input_stream(self.path(name)) as file,
+        ):
+            return bytes(file.read())
+        return None
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write or replace a file."""
+        with _explained_errors(), self.files.open_output_stream(self.path(name)) as file:
+            file.write(content)
+
+    def copy(self, name: str, target: "Store", target_name: str) -> None:
+        """Copy a file to another store.
+
+        Raises:
+            FileNotFoundError: it is missing.
+        """
+        from pyarrow.fs import copy_files
+
+        place = target.path(target_name)
+        with _explained_errors():
+            copy_files(self.path(name), place, self.files, target.files)
+
+    def remove(self, name: str) -> None:
+        """Remove a file or a folder, if it exists."""
+        place = self.path(name)
+        with _explained_errors(), suppress(FileNotFoundError):
+            is_file = self.files.get_file_info(place).is_file
+            (self.files.delete_file if is_file else self.files.delete_dir)(place)
 
 
 def local_store(folder: Path) -> Store:
@@ -76,9 +111,14 @@ def root_store() -> Store | None:
     return _open(address, os.environ.get("AWS_ENDPOINT_URL_S3")) if address else None
 
 
+def storage() -> Store:
+    """The storage root, at its address or as a folder."""
+    return root_store() or local_store(settings().root.resolve())
+
+
 def checkpoint_storage() -> Store:
     """The folder of the checkpoints of all trainings, which are in <stage key>/."""
-    return (root_store() or local_store(settings().root.resolve())).below("ray")
+    return storage().below("ray")
 
 
 @cache
@@ -105,51 +145,46 @@ def _open(address: str, endpoint: str | None) -> Store:
     return Store(files, folder.rstrip("/"), is_local=False)
 
 
-@contextmanager
-def explained_errors() -> Iterator[None]:
-    """Turn an error of the store that recurs, such as a missing bucket, into a UserError."""
-    try:
-        yield
-    except OSError as error:
-        if _problem(error):
-            raise _user_error(error) from error
-        raise
-
-
 def require_store() -> None:
     """Check that the storage root's address can be written to; does nothing if it is a folder.
 
     Raises:
         UserError: it can't.
     """
-    store = root_store()
+    store, probe = root_store(), f".probe-{token_hex(4)}"
     if store is None:
         return
-    probe = store.path(f".probe-{token_hex(4)}")
     try:
-        with store.files.open_output_stream(probe) as file:
-            file.write(b"probe")
-        store.files.delete_file(probe)
+        store.write(probe, b"probe")
+        store.remove(probe)
     except OSError as error:
-        raise _user_error(error) from error
+        raise UserError(
+            f"The storage root {settings().address} does not work: {first_line(error)}. Check the "
+            "address, the network, and AWS_ENDPOINT_URL_S3 if the store is not Amazon's."
+        ) from error
 
 
-def _user_error(error: OSError) -> UserError:
-    problem = _problem(error) or (
-        f"does not work: {first_line(error)}. Check the address, the network, and "
-        "AWS_ENDPOINT_URL_S3 if the store is not Amazon's"
-    )
-    return UserError(f"The storage root {settings().address} {problem}.")
+@contextmanager
+def _explained_errors() -> Iterator[None]:
+    """Turn an error of the store that recurs, such as a missing bucket, into a UserError."""
+    try:
+        yield
+    except OSError as error:
+        message = str(error)
+        if "NO_SUCH_BUCKET" in message:
+            raise UserError(
+                f"The storage root {settings().address} is in a bucket that does not exist. Create "
+                "the bucket, or correct BIDAFLOW_ROOT."
+            ) from error
+        if any(name in message for name in _NO_ACCESS):
+            raise UserError(
+                f"The storage root {settings().address} refuses access: {first_line(error)}. Check "
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what they may do there."
+            ) from error
+        raise
 
 
-def _problem(error: OSError) -> str | None:
-    """The end of a sentence that has the problem and the remedy; None if a retry may work."""
-    message = str(error)
-    if "NO_SUCH_BUCKET" in message:
-        return "is in a bucket that does not exist. Create the bucket, or correct BIDAFLOW_ROOT"
-    if any(name in message for name in _NO_ACCESS):
-        return (
-            f"refuses access: {first_line(error)}. Check AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY, and what they may do there"
-        )
-    return None
+def in_parallel(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """The results of a function of each item, of several at a time."""
+    with ThreadPoolExecutor(TRANSFERS) as pool:
+        return list(pool.map(function, items))

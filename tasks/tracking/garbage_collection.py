@@ -21,10 +21,11 @@ from prefect.settings import PREFECT_LOCAL_STORAGE_PATH
 from infra.artifacts.in_use import stages_of_newest_runs
 from infra.artifacts.locks import lock_file, lock_if_free
 from infra.artifacts.manifest import stages_folder
-from infra.artifacts.shared_folder import remove_shared, shared_folders
+from infra.artifacts.shared_folder import remove_shared
 from infra.artifacts.staging import BUILDING, PRUNED, remove_folder
 from infra.errors import UserError
 from infra.settings import settings
+from infra.storage.store import checkpoint_storage
 from tasks.tracking.client import mlflow_client
 from tasks.tracking.lineage import (
     TRAINING_STAGE,
@@ -228,8 +229,9 @@ def _left_of_stages() -> Iterator[Garbage]:
 def _checkpoints(resumable: Collection[str | None]) -> Iterator[Garbage]:
     """The checkpoints, and the answered parts of a `predict`, of all but the resumable stages."""
     ray = settings().root.resolve() / "ray"
-    for key in sorted({*(path.name for path in ray.glob("*")), *shared_folders("ray")}):
-        if key not in resumable:
+    shared = checkpoint_storage().listed(recursive=False)
+    for key in sorted({*(path.name for path in ray.glob("*")), *shared}):
+        if Path(key).stem not in resumable:  # the file of a fault has a suffix
             folder = ray / key
             reason = "no kept run will resume from it"
             yield Garbage(folder, reason, lock_file(folder, "build"), _size(folder))

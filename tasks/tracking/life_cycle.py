@@ -31,9 +31,7 @@ from prefect.states import Cancelled, Crashed
 
 from infra.artifacts.live_runs import (
     Note,
-    beating,
     dead,
-    has_note,
     live_runs,
     lost_notes,
     noted,
@@ -65,7 +63,7 @@ def track_flow_run(command: str) -> Iterator[bool]:
 
     Yields whether it is the run of its process, not one that another run has called.
     """
-    if VARIABLE in os.environ and has_note(os.environ[VARIABLE]):
+    if os.environ.get(VARIABLE) in notes():
         yield False
         return
     end_dead_runs()
@@ -78,7 +76,7 @@ def track_flow_run(command: str) -> Iterator[bool]:
         command=command,
     )
     own = {VARIABLE: run_id, ROOT_VARIABLE: root_of_processes()}
-    with noted(run_id, note), beating(run_id, note):
+    with noted(run_id, note):
         end_lost_runs()
         os.environ |= own
         try:
@@ -164,7 +162,7 @@ def end_mlflow_runs(run_id: str, status: Status, reason: str | None = None) -> N
             f"The MLflow runs of the ended flow run {run_id} stay RUNNING until the next start "
             f"of a flow: {error}"
         )
-        if not has_note(run_id):
+        if run_id not in notes():
             write_note(run_id, Note(pid=os.getpid(), created=0))
         return
     finish_flow_run(run_id, status, reason)

@@ -2,20 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra.artifacts.manifest import (
-    MANIFEST,
-    Manifest,
-    content_digest,
-    read_manifest,
-    stages_folder,
-)
-from infra.artifacts.remote import published_stages
+from infra.artifacts.manifest import Manifest, content_digest
+from infra.artifacts.remote import find_manifests
 from infra.errors import UserError
 from tasks.tracking.client import all_pages, reading_client
 
@@ -117,14 +110,7 @@ class FinishedStage:
 
 def finished_stages() -> dict[str, FinishedStage]:
     """All finished stages by name, those at the root's address included."""
-    here: dict[Path, Manifest] = {}
-    for file in stages_folder().glob(f"*/[!.]*/{MANIFEST}"):
-        with suppress(FileNotFoundError):  # another process has just removed it
-            here[file.parent] = read_manifest(file.parent)
-    finished = [
-        FinishedStage(*item)
-        for item in sorted((published_stages() | here).items(), key=lambda item: item[0])
-    ]
+    finished = [FinishedStage(*item) for item in find_manifests().items()]
     return {stage.name: stage for stage in finished}
 
 

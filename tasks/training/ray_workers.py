@@ -181,23 +181,17 @@ class _Fault:
 
     def read(self) -> str | None:
         """The fault and its remedy; None without a fault."""
-        if not self.store.has(self.name):
-            return None
-        with self.store.files.open_input_stream(self.store.path(self.name)) as file:
-            return bytes(file.read()).decode()
+        content = self.store.read(self.name)
+        return None if content is None else content.decode()
 
     def write(self, message: str) -> None:
         """Write it, unless the disk is full."""
-        with (
-            suppress(OSError),
-            self.store.files.open_output_stream(self.store.path(self.name)) as file,
-        ):
-            file.write(message.encode())
+        with suppress(OSError):
+            self.store.write(self.name, message.encode())
 
     def remove(self) -> None:
         """Remove the file, if there is one."""
-        if self.store.has(self.name):
-            self.store.files.delete_file(self.store.path(self.name))
+        self.store.remove(self.name)
 
 
 def _fault_of(run_config: RunConfig) -> _Fault:

@@ -6,7 +6,6 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -69,8 +68,7 @@ def train_variant(
     storage = checkpoint_storage()
     warn_of_long_texts(data, variant)
     start = time.perf_counter()
-    resumed = storage.has(out.name)
-    storage.require_safe_names(out.name)
+    resumed = bool(storage.listed(out.name))  # checks the names that Ray copies to this machine
     run_id = start_run(dataset, variant, out.name, data, resources, resumed)
     runs.tag(run_id, {"allotment": str(allotment), **tags})
     with runs.finishing_run(run_id):
@@ -100,8 +98,7 @@ def remove_checkpoints(trained: Path) -> None:
     # Both may race with another flow run.
     shutil.rmtree(settings().root.resolve() / "ray" / trained.name, ignore_errors=True)
     if settings().address is not None:
-        with suppress(FileNotFoundError):
-            checkpoint_storage().remove_folder(trained.name)
+        checkpoint_storage().remove(trained.name)
 
 
 def _require_validation(data: TrainingData, training: TrainingConfig) -> None:

@@ -7,7 +7,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from infra.artifacts.manifest import hash_file, stages_folder
-from infra.artifacts.remote import ensure_local, is_published
+from infra.artifacts.remote import ensure_local, published
 from infra.settings import settings
 from tasks.tracking.garbage_collection import find_garbage, prune
 from tasks.tracking.lineage import ancestors, finished_stages
@@ -51,8 +51,8 @@ def test_other_machine_traces_and_prunes(
     assert {item.path for item in find_garbage()} == garbage
     assert all(item.bytes > 0 for item in find_garbage())
     assert {item.path for item in prune()} == garbage
-    assert [folder for folder in garbage if folder.exists() or is_published(folder)] == []
-    assert all(is_published(folder) for folder in folders(new))
+    assert [folder for folder in garbage if folder.exists() or published(folder)] == []
+    assert all(published(folder) for folder in folders(new))
     assert find_garbage() == []
 
 

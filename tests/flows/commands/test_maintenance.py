@@ -8,7 +8,7 @@ from urllib3.util import Retry
 
 from flows.__main__ import prepare_server
 from flows.commands.maintenance import promote, rollback
-from infra.artifacts.lease import lease
+from infra.artifacts.locks import lease
 from infra.errors import UserError
 from infra.settings import settings
 from tasks.tracking import registry

@@ -10,7 +10,7 @@ import pytest
 from prefect import flow
 
 from infra.artifacts.manifest import MANIFEST, content_digest, stages_folder, write_manifest
-from infra.artifacts.remote import fetch, is_published, publish, published_stages
+from infra.artifacts.remote import fetch, find_manifests, publish, published
 from infra.artifacts.stage import Stage
 from infra.artifacts.staging import new_folder
 from infra.errors import UserError
@@ -60,7 +60,7 @@ def test_other_machine_fetches_the_same_files(
     assert content(built).keys() == FILES.keys() | {MANIFEST}
     other_machine()
     fetched = final_folder()
-    assert is_published(fetched) and not fetched.exists()
+    assert published(fetched) and not fetched.exists()
     assert fetch(fetched)
     assert fetched != built
     assert content(fetched) == content(built)
@@ -97,10 +97,10 @@ def test_incomplete_stage_is_published_again(
     root = str(current_settings().address).removeprefix("s3://")
     store.files.delete_file(f"{root}/stages/write/{KEY}/{digest if lost == 'file' else lost}")
     other_machine()
-    assert not is_published(final_folder())
+    assert not published(final_folder())
     assert not fetch(final_folder())
     again = build(FILES)
-    assert is_published(again)
+    assert published(again)
 
 
 def test_damaged_file_is_named_with_its_address(
@@ -200,7 +200,7 @@ def test_unusable_address_is_refused(address: str, monkeypatch: pytest.MonkeyPat
 
 def test_outage_is_waited_for(store: ObjectStore) -> None:
     store.fail_next(6)
-    assert is_published(build(FILES))
+    assert published(build(FILES))
     assert any(store.requests.count(request) > 3 for request in store.requests)
 
 
@@ -232,7 +232,7 @@ def test_manifest_that_leads_out_of_a_stage_is_refused(
     manifest["files"] = {name: good | entry} if entry is not None else [name]
     store.write(f"{folder}/{MANIFEST}", json.dumps(manifest).encode())
     other_machine()
-    for use in (lambda: fetch(final_folder()), published_stages):
+    for use in (lambda: fetch(final_folder()), find_manifests):
         with pytest.raises(UserError, match=f"{folder}/{MANIFEST} can't be used: {problem}"):
             use()
     assert not [path for path in current_settings().cache.rglob("*") if path.is_file()]
@@ -258,4 +258,4 @@ def test_stage_with_an_unsafe_key_is_refused(store: ObjectStore, key: str) -> No
     root = str(current_settings().address).removeprefix("s3://results/")
     store.put(f"{root}/{key}", b"{}")
     with pytest.raises(UserError, match=r"/stages has a file or folder named '.*\.\./"):
-        published_stages()
+        find_manifests()

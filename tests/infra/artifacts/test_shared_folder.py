@@ -6,19 +6,17 @@ from threading import Thread
 
 import pytest
 
-from infra.artifacts import shared_folder as shared_folder_module
 from infra.artifacts.in_use import stages_of_newest_runs
 from infra.artifacts.shared_folder import (
     local_path,
     pull,
     remove_shared,
     shared_folder,
-    shared_folders,
     shown_path,
 )
 from infra.errors import UserError
 from infra.settings import settings
-from infra.storage.store import Store
+from infra.storage.store import Store, checkpoint_storage
 from tests.factories.logs import watched_log
 from tests.factories.object_store import ObjectStore
 from tests.factories.stages import in_flow
@@ -111,13 +109,13 @@ def test_file_may_vanish_while_it_is_copied(
     """Another machine removes an old report."""
     write(page="one", old="two")
     (folder() / "old").unlink()
-    copy = shared_folder_module.copy
+    copy = Store.copy
 
-    def copy_late(store: Store, place: str, file: Path, upload: bool) -> None:
+    def copy_late(store: Store, name: str, target: Store, target_name: str) -> None:
         (file_store / "reports" / "old").unlink(missing_ok=True)
-        copy(store, place, file, upload)
+        copy(store, name, target, target_name)
 
-    monkeypatch.setattr(shared_folder_module, "copy", copy_late)
+    monkeypatch.setattr(Store, "copy", copy_late)
     assert texts() == {"page": "one"}
 
 
@@ -146,10 +144,11 @@ def test_files_of_stages_stay_here() -> None:
 
 def test_removed_folder_is_gone_for_all() -> None:
     write(**{"run/page": "one", "other/page": "two"})
-    assert shared_folders("reports") == {"run", "other"}
     remove_shared(folder() / "run")
     remove_shared(folder() / "never there")
-    assert shared_folders("reports") == {"other"}
+    pull(folder())
+    assert not (folder() / "run" / "page").exists()
+    assert (folder() / "other" / "page").read_text() == "two"
 
 
 @pytest.mark.usefixtures("prefect_server")
@@ -179,4 +178,4 @@ def test_folder_with_an_unsafe_key_is_refused(store: ObjectStore) -> None:
     root = str(settings().address).removeprefix("s3://results/")
     store.put(f"{root}/ray/../x", b"")
     with pytest.raises(UserError, match=r"/ray has a file or folder named '\.\.'"):
-        shared_folders("ray")
+        checkpoint_storage().listed(recursive=False)

@@ -420,7 +420,7 @@ def test_bidaf_is_no_source_of_language_models() -> None:
     assert "models.language_model.trainer" in modules
     bidaf = {name for name in source_modules("models.trainer") if name.startswith("models.")}
     shared = {"models.arrays", "models.configs.variant", "models.optim"}
-    shared |= {"models.modules.layers", "models.modules.rnn"}
+    shared |= {f"models.modules.{name}" for name in ("layers", "mask", "rnn")}
     assert modules & bidaf == shared
     training = {"train_variant", "ray_trainer", "worker", "checkpoints", "inputs", "outputs"}
     assert not modules & {f"tasks.training.{name}" for name in training}

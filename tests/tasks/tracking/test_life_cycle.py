@@ -26,7 +26,7 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelling, Completed, Running, Scheduled
 from urllib3.util import Retry
 
-from infra.artifacts.live_runs import LOST_SECONDS, Note, beating, live_runs, noted
+from infra.artifacts.live_runs import LOST_SECONDS, Note, live_runs, noted
 from infra.processes import ProcessRecord, record_process
 from infra.settings import CHECKOUT, settings
 from tasks.tracking.life_cycle import (
@@ -163,7 +163,7 @@ def test_run_of_a_lost_machine_ends_with_its_heartbeat(address: Path) -> None:
         mlflow_runs = [parent_run(str(run_id), "tiny") for run_id in (lost, alive)]
         with ExitStack() as beats:
             for run_id in (lost, alive):
-                beats.enter_context(beating(str(run_id), own_note()))
+                beats.enter_context(noted(str(run_id), own_note()))
             file = address / "under-way" / f"{lost}.json"
             before = file.stat().st_mtime
             os.utime(file, (before - LOST_SECONDS / 2,) * 2)
@@ -185,7 +185,7 @@ def test_lost_runs_of_other_users_are_left(address: Path, monkeypatch: pytest.Mo
 
     parent_run(lost, "tiny")
     monkeypatch.setattr(MlflowClient, "log_batch", refuse)
-    with beating(lost, own_note()), beating(alive, own_note()):
+    with noted(lost, own_note()), noted(alive, own_note()):
         os.utime(address / "under-way" / f"{lost}.json", (0, 0))
         assert end_lost_runs() == []
 
@@ -193,7 +193,7 @@ def test_lost_runs_of_other_users_are_left(address: Path, monkeypatch: pytest.Mo
 def test_heart_beats(address: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("infra.artifacts.live_runs.BEAT_SECONDS", 0.05)
     file = address / "under-way" / "beating.json"
-    with beating("beating", own_note()):
+    with noted("beating", own_note()):
         os.utime(file, (0, 0))
         deadline = time.monotonic() + 60
         while file.stat().st_mtime == 0:
