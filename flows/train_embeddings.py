@@ -17,11 +17,12 @@ from flows.common.failures import TRAINING_FLOW, report_user_errors
 from flows.common.parameters import CorpusParameters, NamedSet, SetName
 from flows.common.vectors import train_bilm, train_from_corpus
 from flows.evaluate_embeddings import evaluate_embeddings
-from infra.artifacts.shared_folder import local_path, shared_folder, shown_path
+from infra.artifacts.shared_folder import local_path, shared_folder
 from infra.artifacts.stage import result_of
 from infra.cluster.allotment import Resources
 from infra.errors import UserError
 from infra.settings import settings
+from infra.storage.store import shown_path
 from tasks.embeddings.contextual.source import find_start_bilm, is_bilm
 from tasks.embeddings.formats.export import (
     ExportFormat,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache, lru_cache
-from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from pathlib import Path, PurePath, PureWindowsPath
 from typing import IO, Any, NamedTuple, NoReturn
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
@@ -130,18 +130,17 @@ def files_below(folder: Path) -> list[Path]:
     Raises:
         InvalidPath: a subfolder can't be read.
     """
-    files: list[Path] = []
-    seen = {os.path.realpath(folder)}
+    files, seen = list[Path](), set[str]()
     try:
         for parent, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
-            places = {
-                os.path.realpath(os.path.join(parent, name)): name
-                for name in sorted(folders, reverse=True)  # of equal folders, the first one counts
-                if not name.startswith(".") and name != LOST_AND_FOUND
-            }
-            folders[:] = [name for place, name in places.items() if place not in seen]
-            seen |= places.keys()
-            files += [Path(parent, name) for name in names if not name.startswith(".")]
+            place = os.path.realpath(parent)
+            shown = (
+                name for name in folders if not name.startswith(".") and name != LOST_AND_FOUND
+            )
+            folders[:] = [] if place in seen else sorted(shown)
+            if place not in seen:
+                files += [Path(parent, name) for name in names if not name.startswith(".")]
+            seen.add(place)
         return sorted(file for file in files if file.is_file())
     except OSError as error:
         raise _inaccessible(str(error.filename), error) from error
@@ -163,20 +162,18 @@ def members(archive: Path) -> list[Path]:
         UserError: the file is not a zip, or it holds a link or a name that leads outside.
     """
     try:
-        infos = [info for info in _open_zip(archive).infolist() if not info.is_dir()]
+        paths = _open_zip(archive).members
     except _READ_ERRORS as error:
         raise _unreadable(archive, error) from error
-    for info in infos:
-        _refuse_unsafe(archive, info)
-    names = {Path(info.filename) for info in infos}
-    shown = (n for n in names if n.name and "__MACOSX" not in n.parts and not is_hidden(n))
-    return sorted(archive / name for name in shown)
+    names = {path: path.relative_to(archive) for path in paths}
+    return sorted(p for p, n in names.items() if "__MACOSX" not in n.parts and not is_hidden(n))
 
 
 def stored_size(path: Path) -> int:
     """Size in bytes of a file or a zip's member as stored, compressed or not; 0 if unreadable."""
-    with ExitStack() as closing, suppress(*_READ_ERRORS, UserError):
-        return _open_stored(path, closing).size
+    with suppress(*_READ_ERRORS, UserError):
+        archive = archive_of(path)
+        return _open_zip(archive).member(path).compress_size if archive else path.stat().st_size
     return 0
 
 
@@ -216,32 +213,26 @@ def open_input(path: Path, report: ReportShare | None = None) -> io.BufferedRead
     return io.BufferedReader(_GuardedStream(path, report), 1 << 20)
 
 
-class _Stored(NamedTuple):
-    """A file or a zip's member: stream, size on disk and length of the stream, both in bytes."""
+class _Zip(NamedTuple):
+    """An open zip, and its files by their paths, which the zip may spell in another way, such as
+    ./a.json."""
 
-    stream: IO[bytes]
-    size: int
-    length: int
+    file: ZipFile
+    members: dict[Path, ZipInfo]
 
-
-def _open_stored(path: Path, closing: ExitStack) -> _Stored:
-    archive = archive_of(path)
-    if archive is None:
-        size = path.stat().st_size
-        return _Stored(closing.enter_context(path.open("rb")), size, size)
-    opened = _open_zip(archive)
-    name = path.relative_to(archive).as_posix()
-    info = _member(opened, name)
-    if info is None:
-        names = ", ".join(info.filename for info in opened.infolist()[:5]) or "no files"
-        raise UserError(
-            f"{archive} does not contain {name} (it contains: {names}); correct the path."
-        )
-    _refuse_unsafe(archive, info)
-    return _Stored(closing.enter_context(opened.open(info)), info.compress_size, info.file_size)
+    def member(self, path: Path) -> ZipInfo:
+        """The file at a path. Raises UserError if there is none."""
+        if path not in self.members:
+            archive = Path(self.file.filename or "")
+            names = ", ".join(self.file.namelist()[:5]) or "no files"
+            raise UserError(
+                f"{archive} does not contain {path.relative_to(archive)} (it contains: {names}); "
+                "correct the path."
+            )
+        return self.members[path]
 
 
-def _open_zip(archive: Path) -> ZipFile:
+def _open_zip(archive: Path) -> _Zip:
     """An open zip, which stays open for its other members: to open it reads the names of all."""
     found = archive.stat()
     # A forked process must not share the file's position.
@@ -249,26 +240,19 @@ def _open_zip(archive: Path) -> ZipFile:
 
 
 @lru_cache(maxsize=4)
-def _opened_zip(archive: Path, changed: int, size: int, process: int) -> ZipFile:
-    return ZipFile(archive)
-
-
-def _member(archive: ZipFile, name: str) -> ZipInfo | None:
-    """The member with a name, which the zip may spell in another way, such as ./a.json."""
-    with suppress(KeyError):
-        return archive.getinfo(name)
-    path = PurePosixPath(name)
-    return next((i for i in archive.infolist() if PurePosixPath(i.filename) == path), None)
-
-
-def _refuse_unsafe(archive: Path, info: ZipInfo) -> None:
-    name = PureWindowsPath(info.filename)  # its separators are both / and \, its root may be C:
-    linked = stat.S_ISLNK(info.external_attr >> 16)
-    if linked or name.anchor or ".." in name.parts:
-        problem = "is a link" if linked else "points outside the archive"
-        raise UserError(
-            f"{archive}: member {info.filename!r} {problem}; create the archive again without it."
-        )
+def _opened_zip(archive: Path, changed: int, size: int, process: int) -> _Zip:
+    file = ZipFile(archive)
+    infos = [info for info in file.infolist() if not info.is_dir()]
+    for info in infos:
+        name = PureWindowsPath(info.filename)  # its separators are / and \, its root may be C:
+        linked = stat.S_ISLNK(info.external_attr >> 16)
+        if linked or name.anchor or ".." in name.parts:
+            problem = "is a link" if linked else "points outside the archive"
+            raise UserError(
+                f"{archive}: member {info.filename!r} {problem}; create the archive again without "
+                "it."
+            )
+    return _Zip(file, {archive / i.filename: i for i in infos if Path(i.filename).name})
 
 
 def _compression_of(path: Path, stream: Any) -> _Compression | None:
@@ -277,16 +261,16 @@ def _compression_of(path: Path, stream: Any) -> _Compression | None:
     start = stream.peek(max(len(known.magic) for known in _COMPRESSIONS.values()))
     by_content = next((c for c in _COMPRESSIONS.values() if start.startswith(c.magic)), None)
     is_text = all(byte in b"\t\r\n" or 32 <= byte < 127 for byte in start[:4])
-    if by_name and (not is_text or by_name.magic.startswith(start)):
-        return by_content or by_name  # damaged or truncated: its reader says so
+    if by_name and not by_content and (not is_text or by_name.magic.startswith(start)):
+        return by_name  # damaged or truncated: its reader says so
     if by_content is not by_name:
-        state = f"compressed with {by_content.name}" if by_content else "not compressed"
-        _log_compression(path, state)
+        _log_compression(path, by_content)
     return by_content
 
 
 @cache  # a file is read several times
-def _log_compression(path: Path, state: str) -> None:
+def _log_compression(path: Path, compression: _Compression | None) -> None:
+    state = f"compressed with {compression.name}" if compression else "not compressed"
     logger().warning(f"{path} is {state}, although its name says otherwise.")
 
 
@@ -303,19 +287,27 @@ class _GuardedStream(io.RawIOBase):
     progress is reported."""
 
     def __init__(self, path: Path, report: ReportShare | None) -> None:
-        self._path, self._bytes_read, self._report = path, 0, report
+        self._path, self._bytes_read, self._report = path, 0, report or READ_PROGRESS.get()
         self._closing = ExitStack()
         try:
-            self._stored = _open_stored(path, self._closing)
-            self._stream = self._stored.stream
+            archive = archive_of(path)
+            if archive is None:
+                stored: IO[bytes] = path.open("rb")
+                self._length = size = path.stat().st_size
+            else:
+                opened = _open_zip(archive)
+                info = opened.member(path)
+                stored = opened.file.open(info)
+                self._length, size = info.file_size, info.compress_size
+            self._stored = self._stream = self._closing.enter_context(stored)
             compression = _compression_of(path, self._stream)
             if compression is not None:
                 self._stream = self._closing.enter_context(compression.open(self._stream))
         except _READ_ERRORS as error:
             self._closing.close()
             raise _unreadable(path, error) from error
-        packed = compression is not None or archive_of(path) is not None
-        self._limit = max(UNPACKED_FREE, UNPACKED_RATIO * self._stored.size) if packed else math.inf
+        packed = compression is not None or archive is not None
+        self._limit = max(UNPACKED_FREE, UNPACKED_RATIO * size) if packed else math.inf
 
     def readable(self) -> bool:
         return True
@@ -332,9 +324,8 @@ class _GuardedStream(io.RawIOBase):
                 f"{self._path} unpacks to more than {UNPACKED_RATIO} times its size and may be a "
                 "zip bomb. If you trust it, unpack it and pass the unpacked file."
             )
-        if self._stored.length:
-            report = self._report or READ_PROGRESS.get()
-            report(self._path, self._stored.stream.tell() / self._stored.length)
+        if self._length:
+            self._report(self._path, self._stored.tell() / self._length)
         return len(block)
 
     def close(self) -> None:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import platform
-import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, is_dataclass
@@ -11,9 +10,9 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel, Field
 
 from infra.errors import UserError
 from infra.files import archive_of
@@ -76,8 +75,22 @@ def stages_folder() -> Path:
 
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a stage's folder."""
-    manifest: Manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    return manifest
+    return dict(json.loads((folder / MANIFEST).read_bytes()))
+
+
+def _require_safe(name: str) -> str:
+    if not is_safe_name(name):
+        raise ValueError("it could be written outside of the stage's folder")
+    return name
+
+
+class _PublishedFile(BaseModel, strict=True):
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    bytes: int = Field(ge=0)
+
+
+class _PublishedManifest(BaseModel):
+    files: dict[Annotated[str, AfterValidator(_require_safe)], _PublishedFile]
 
 
 def parse_manifest(content: bytes, address: str) -> Manifest:
@@ -90,34 +103,20 @@ def parse_manifest(content: bytes, address: str) -> Manifest:
     """
     try:
         manifest = json.loads(content)
-        problem = _problem_with_files(manifest["files"])
-    except (ValueError, LookupError, TypeError, AttributeError):
-        problem = "it is not a manifest"
-    if problem:
+        _PublishedManifest.model_validate(manifest)
+    except ValueError as error:  # also pydantic's, of which the first line has the number
+        lines = str(error).splitlines()
         raise UserError(
-            f"{address} can't be used: {problem}. Nothing was written. Check who may write to the "
-            "store, and remove the folder from it, so that the stage is built again."
-        )
+            f"{address} can't be used: {' '.join(lines[1:3] or lines)}. Nothing was written. Check "
+            "who may write to the store, and remove the folder from it, so that the stage is built "
+            "again."
+        ) from error
     return dict(manifest)
-
-
-def _problem_with_files(files: Mapping[str, Any]) -> str | None:
-    """The error in a manifest's entries of files; None if they are valid."""
-    for name, entry in files.items():
-        digest, size = entry["sha256"], entry["bytes"]
-        if not is_safe_name(name):
-            return f"the name {name!r} could be written outside of the stage's folder"
-        if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):
-            return f"the SHA-256 of {name} is {digest!r}"
-        if type(size) is not int or size < 0:
-            return f"the size of {name} is {size!r}"
-    return None
 
 
 def facts_of(folder: Path) -> Facts:
     """The facts that a stage recorded about the folder it wrote."""
-    facts: Facts = read_manifest(folder)["facts"]
-    return facts
+    return dict(read_manifest(folder)["facts"])
 
 
 def content_digest(path: Path) -> str:

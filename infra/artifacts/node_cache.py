@@ -11,7 +11,7 @@ from infra.artifacts.in_use import use
 from infra.artifacts.locks import exclusive_lock, lock_file, lock_if_free
 from infra.artifacts.manifest import MANIFEST, read_manifest, stages_folder
 from infra.artifacts.remote import ensure_local, republish
-from infra.artifacts.staging import remove_folder
+from infra.atomic_files import remove_folder
 from infra.settings import settings
 
 T = TypeVar("T")

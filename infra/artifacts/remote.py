@@ -24,11 +24,11 @@ from infra.artifacts.manifest import (
     read_manifest,
     stages_folder,
 )
-from infra.artifacts.staging import new_folder
+from infra.atomic_files import new_folder
 from infra.errors import UserError
 from infra.run_logger import logger
 from infra.settings import settings
-from infra.storage.store import Store, in_parallel, local_store, storage
+from infra.storage.store import Store, in_parallel, local_store, name_of, shown_path, storage
 
 
 def published(final: Path) -> Manifest | None:
@@ -39,7 +39,7 @@ def published(final: Path) -> Manifest | None:
     infos, files = _place(final).listed(), manifest["files"].values()
     present = {(name, info.size) for name, info in infos.items()}
     if not present.issuperset((entry["sha256"], entry["bytes"]) for entry in files):
-        logger().warning(f"{_address(final)} lacks some of its files; building the stage again.")
+        logger().warning(f"{shown_path(final)} lacks some of its files; building the stage again.")
         return None
     return manifest
 
@@ -113,15 +113,11 @@ def find_manifests() -> dict[Path, Manifest]:
 
 def _published_manifest(final: Path) -> Manifest | None:
     content = None if settings().address is None else _place(final).read(MANIFEST)
-    return None if content is None else parse_manifest(content, f"{_address(final)}/{MANIFEST}")
+    return None if content is None else parse_manifest(content, f"{shown_path(final)}/{MANIFEST}")
 
 
 def _place(final: Path) -> Store:
-    return storage().below(f"stages/{final.parent.name}/{final.name}")
-
-
-def _address(final: Path) -> str:
-    return f"{settings().address}/stages/{final.parent.name}/{final.name}"
+    return storage().below(name_of(final))
 
 
 def _upload(folder: Path, final: Path) -> None:
@@ -139,7 +135,7 @@ def _download(manifest: Manifest, folder: Path, final: Path) -> None:
         there.copy(digest, here, name)
         if hash_file(folder / name) != digest:
             raise UserError(
-                f"{name} is damaged: {_address(final)}/{digest} has other content than its name "
+                f"{name} is damaged: {shown_path(final)}/{digest} has other content than its name "
                 "says. Remove that folder from the store, so that the stage is built again."
             )
 

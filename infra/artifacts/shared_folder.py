@@ -13,7 +13,7 @@ from infra.artifacts.locks import exclusive_lock
 from infra.artifacts.manifest import MANIFEST, stages_folder
 from infra.files import is_hidden, user_path
 from infra.settings import settings
-from infra.storage.store import Store, in_parallel, local_store, root_store
+from infra.storage.store import Store, in_parallel, local_store, name_of, root_store
 
 State = tuple[int, int]  # size in bytes, and time of the last change in seconds
 
@@ -34,8 +34,8 @@ def shared_folder(folder: Path) -> Iterator[None]:
         yield
         after = _files(folder)
         changed = [path for path, state in after.items() if before.get(path) != state]
-        in_parallel(lambda path: _root().copy(_name(path), store, _name(path)), changed)
-        in_parallel(lambda path: store.remove(_name(path)), before.keys() - after.keys())
+        in_parallel(lambda path: _root().copy(name_of(path), store, name_of(path)), changed)
+        in_parallel(lambda path: store.remove(name_of(path)), before.keys() - after.keys())
         there = _shared_files(store, folder)
         for path in there.keys() & changed:
             _set_time(path, there[path])
@@ -56,8 +56,8 @@ def remove_shared(folder: Path) -> None:
     """Remove a folder from the root's address; of a stage, the manifest first."""
     store = root_store()
     if store is not None:
-        store.remove(_name(folder / MANIFEST))
-        store.remove(_name(folder))
+        store.remove(name_of(folder / MANIFEST))
+        store.remove(name_of(folder))
 
 
 def local_path(name: str) -> Path:
@@ -76,12 +76,6 @@ def local_path(name: str) -> Path:
     return path
 
 
-def shown_path(path: Path) -> str:
-    """A path as other machines know it: the address of a file below a root that has one."""
-    address = settings().address
-    return f"{address}/{_name(path)}" if address else str(path)
-
-
 def _locked() -> AbstractContextManager[None]:
     """Keep other processes of this machine out: one that pulls a folder would remove the files that
     another one has written to it and not published yet."""
@@ -93,11 +87,6 @@ def _locked() -> AbstractContextManager[None]:
 
 def _root() -> Store:
     return local_store(settings().root.resolve())
-
-
-def _name(path: Path) -> str:
-    """The name of a file or folder below the root, here and at the address."""
-    return path.relative_to(settings().root.resolve()).as_posix()
 
 
 def _files(folder: Path) -> dict[Path, State]:
@@ -118,7 +107,7 @@ def _shared_files(store: Store, folder: Path) -> dict[Path, State]:
     """
     return {
         folder / name: (info.size or 0, (info.mtime_ns or 0) // 10**9)
-        for name, info in store.listed(_name(folder)).items()
+        for name, info in store.listed(name_of(folder)).items()
         if info.is_file and not is_hidden(PurePosixPath(name))
     }
 
@@ -128,7 +117,7 @@ def _pull_all(store: Store, folder: Path) -> None:
 
     def get(path: Path) -> None:
         try:
-            store.copy(_name(path), _root(), _name(path))
+            store.copy(name_of(path), _root(), name_of(path))
             _set_time(path, there[path])
         except FileNotFoundError:  # another machine has just removed it
             path.unlink(missing_ok=True)

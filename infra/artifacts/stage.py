@@ -39,7 +39,7 @@ from infra.artifacts.manifest import (
 )
 from infra.artifacts.node_cache import evict
 from infra.artifacts.remote import fetch, publish, published
-from infra.artifacts.staging import new_folder
+from infra.atomic_files import new_folder
 from infra.errors import RetryableError, UserError, fault_of_machine
 from infra.heartbeat import step
 from infra.own_packages import PACKAGES, foreign_package
@@ -81,18 +81,11 @@ class Output:
     cached: bool  # nothing was run: an earlier result was reused
 
 
-def _output(folder: Path, title: str, state: State[Any]) -> Output:
+def _output(folder: Path, task: Task[Any, Any], state: State[Any]) -> Output:
     cached = result_of(state).get("found") or state.name == "Cached"
     if cached:
-        logger().info(f"Cached: {title}")
+        logger().info(f"Cached: {task.task_run_name}")
     return Output(folder, facts_of(folder), cached)
-
-
-def _outcome(folder: Path, title: str, state: State[Any]) -> Output | Exception:
-    try:
-        return _output(folder, title, state)
-    except Exception as error:  # whatever the stage raised; the caller decides
-        return error
 
 
 @lru_cache(maxsize=1)
@@ -175,9 +168,8 @@ class Stage(Generic[P]):
             UserError: the inputs can't be used; the message says why.
         """
         inputs, folder = self._resolve(*args, **kwargs)
-        title = self._title(inputs)
-        task = self._task_for(folder, title)
-        return _output(folder, title, task(folder.name, inputs, return_state=True))
+        task = self._task_for(folder, inputs)
+        return _output(folder, task, task(folder.name, inputs, return_state=True))
 
     def run_each(
         self, runner: TaskRunner[Any], calls: Sequence[tuple[Any, ...]]
@@ -188,17 +180,20 @@ class Stage(Generic[P]):
         failed with.
         """
         resolved = [self._resolve(*arguments) for arguments in calls]
-        titles = [self._title(inputs) for inputs, _ in resolved]
+        tasks = [self._task_for(folder, inputs) for inputs, folder in resolved]
         numbers = {
-            runner.submit(
-                self._task_for(folder, title), {"key": folder.name, "inputs": inputs}
-            ): number
-            for number, ((inputs, folder), title) in enumerate(zip(resolved, titles, strict=True))
+            runner.submit(tasks[number], {"key": folder.name, "inputs": inputs}): number
+            for number, (inputs, folder) in enumerate(resolved)
         }
         for future in as_completed(list(numbers)):
             future.wait()  # reads the final state, which the future does not have before
             number = numbers[future]
-            yield number, _outcome(resolved[number][1], titles[number], future.state)
+            try:
+                outcome: Output | Exception
+                outcome = _output(resolved[number][1], tasks[number], future.state)
+            except Exception as error:  # whatever the stage raised; the caller decides
+                outcome = error
+            yield number, outcome
 
     def is_built(self, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Whether the stage's output for these inputs exists, here or at the root's address."""
@@ -220,13 +215,11 @@ class Stage(Generic[P]):
         """The key for inputs with this identity."""
         return digest_of([self.name, content, source_digest(self.code)])[:32]
 
-    def _title(self, inputs: dict[str, Any]) -> str:
-        """The name of a run of the stage: the stage's name and its label."""
+    def _task_for(self, folder: Path, inputs: dict[str, Any]) -> Task[[str, dict[str, Any]], Any]:
+        """The task that builds the folder. Its runs are named after the stage, with its label."""
         words = [self.name, self.label(inputs)] if self.label else [self.name]
         # Prefect fills in {fields}; a path in a label may contain braces.
-        return " ".join(words).replace("{", "(").replace("}", ")")
-
-    def _task_for(self, folder: Path, title: str) -> Task[[str, dict[str, Any]], Any]:
+        title = " ".join(words).replace("{", "(").replace("}", ")")
         return self.task.with_options(refresh_cache=not folder.exists(), task_run_name=title)
 
     def _run(self, key: str, inputs: dict[str, Any]) -> Any:
@@ -260,44 +253,29 @@ class Stage(Generic[P]):
 
     def _build(self, final: Path, inputs: dict[str, Any]) -> None:
         require_free_space()
-        self._require_unchanged_code()
-        with new_folder(final) as folder:
-            start = time.perf_counter()
-            facts = self.build(folder, **inputs)  # type: ignore[call-arg]
-            content = identity(inputs)
-            if self._key(content) != final.name:
-                raise self._changed(inputs)
-            write_manifest(
-                folder,
-                {
-                    "stage": self.name,
-                    "inputs": content,
-                    "made_from": list(origins(inputs)),
-                    "code": source_digest(self.code),
-                    "seconds": time.perf_counter() - start,
-                    "facts": facts,
-                },
-            )
-            publish(folder, final)
-
-    def _changed(self, inputs: dict[str, Any]) -> UserError:
-        """The error that a file is not the one of the key: it was changed while the stage waited or
-        read it."""
-        files = [origin["path"] for origin in origins(inputs) if "path" in origin]
-        shown = ", ".join(files[:FILES_SHOWN]) + ", …" * (len(files) > FILES_SHOWN)
-        return UserError(
-            f"A file that the step {self.name} reads was changed after this run had started: "
-            f"{shown}. Start the run again. Finished steps are kept."
-        )
-
-    def _require_unchanged_code(self) -> None:
-        """Check that the code is that of the key: this process has loaded the earlier code, but
-        Ray's workers would load the later one."""
+        # This process has loaded the code of the key, but Ray's workers would load a later one.
         if source_digest.__wrapped__(self.code) != source_digest(self.code):
             raise UserError(
                 f"The code of the step {self.name} was edited after this run had started. Start it "
                 "again. Finished steps are kept."
             )
+        with new_folder(final) as folder:
+            start = time.perf_counter()
+            facts = self.build(folder, **inputs)  # type: ignore[call-arg]
+            seconds = time.perf_counter() - start
+            content, made_from = identity(inputs), list(origins(inputs))
+            # A file may have changed while the stage waited or read it.
+            if self._key(content) != final.name:
+                files = [origin["path"] for origin in made_from if "path" in origin]
+                shown = ", ".join(files[:FILES_SHOWN]) + ", …" * (len(files) > FILES_SHOWN)
+                raise UserError(
+                    f"A file that the step {self.name} reads was changed after this run had "
+                    f"started: {shown}. Start the run again. Finished steps are kept."
+                )
+            fields = {"stage": self.name, "inputs": content, "made_from": made_from}
+            code = source_digest(self.code)
+            write_manifest(folder, {**fields, "code": code, "seconds": seconds, "facts": facts})
+            publish(folder, final)
 
 
 def result_of(state: State[Any]) -> Any:

@@ -116,6 +116,17 @@ def storage() -> Store:
     return root_store() or local_store(settings().root.resolve())
 
 
+def name_of(path: Path) -> str:
+    """The name of a file or folder below the storage root, here and at its address."""
+    return path.relative_to(settings().root.resolve()).as_posix()
+
+
+def shown_path(path: Path) -> str:
+    """A path as other machines know it: the address of a file below a root that has one."""
+    address = settings().address
+    return f"{address}/{name_of(path)}" if address else str(path)
+
+
 def checkpoint_storage() -> Store:
     """The folder of the checkpoints of all trainings, which are in <stage key>/."""
     return storage().below("ray")

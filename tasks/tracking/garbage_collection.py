@@ -22,7 +22,7 @@ from infra.artifacts.in_use import stages_of_newest_runs
 from infra.artifacts.locks import lock_file, lock_if_free
 from infra.artifacts.manifest import stages_folder
 from infra.artifacts.shared_folder import remove_shared
-from infra.artifacts.staging import BUILDING, PRUNED, remove_folder
+from infra.atomic_files import BUILDING, PRUNED, remove_folder
 from infra.errors import UserError
 from infra.settings import settings
 from infra.storage.store import checkpoint_storage

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from jinja2 import Environment, StrictUndefined
 
-from infra.artifacts.hard_links import link_to_equal
+from infra.atomic_files import link_to_equal
 from infra.settings import CHECKOUT, settings
 from tasks.tracking.client import ignoring, mlflow_client
 

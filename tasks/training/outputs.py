@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from infra.artifacts.hard_links import link_to_equal
 from infra.artifacts.manifest import stages_folder
+from infra.atomic_files import link_to_equal
 from models.predict import fit_temperature, predict
 from models.span_decoding import Predictions, argmax_threshold
 from tasks.embeddings.formats.word_vectors import SUBWORDS

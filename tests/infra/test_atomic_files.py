@@ -1,4 +1,5 @@
-"""Atomic writes: what a file and its folder hold before, during and after them."""
+"""Atomic writes: what a file and its folder hold before, during and after them; links to equal
+files."""
 
 import os
 import signal
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.atomic_files import atomic_file, write_atomically
+from infra.atomic_files import atomic_file, link_to_equal, new_folder, write_atomically
 from infra.settings import CHECKOUT
 
 
@@ -78,3 +79,47 @@ def test_killed_writer_keeps_the_old_file(tmp_path: Path) -> None:
     assert killed.returncode == -signal.SIGKILL
     assert path.read_bytes() == b"old"
     assert list(tmp_path.glob("*.json")) == [path]  # readers of notes and records list these
+
+
+def test_folder_is_on_disk_before_it_looks_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    final, flushed, fsync = tmp_path / "stage", list[tuple[str, bool]](), os.fsync
+
+    def recorded(descriptor: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        flushed.append((path.name, final.exists()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    with new_folder(final) as folder:
+        (folder / "model").mkdir()
+        (folder / "model" / "weights").write_bytes(b"weights")
+    assert sorted(flushed[:-1]) == [("model", False), ("stage", False), ("weights", False)]
+    assert flushed[-1] == (tmp_path.name, True)
+
+
+def test_equal_file_becomes_a_link(tmp_path: Path) -> None:
+    file, other, equal = (tmp_path / name for name in ("file", "other", "equal"))
+    for path, content in ((file, "same"), (other, "else"), (equal, "same")):
+        path.write_text(content)
+    link_to_equal(file, [tmp_path / "missing", other, equal])
+    assert file.samefile(equal) and not file.samefile(other)
+    equal.unlink()
+    assert file.read_text() == "same"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "other"]
+
+
+def test_file_stays_if_it_can_not_be_linked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*paths: object) -> None:
+        raise OSError("Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    file, equal = tmp_path / "file", tmp_path / "equal"
+    for path in (file, equal):
+        path.write_text("same")
+    link_to_equal(file, [equal])
+    assert file.read_text() == "same" and not file.samefile(equal)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["equal", "file"]

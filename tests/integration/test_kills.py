@@ -23,7 +23,7 @@ from prefect.settings import PREFECT_API_URL
 
 from infra.artifacts.manifest import MANIFEST
 from infra.artifacts.stage import Stage
-from infra.artifacts.staging import BUILDING
+from infra.atomic_files import BUILDING
 from models.span_decoding import Predictions
 from tasks.datasets.fetch import Source
 from tasks.datasets.tiny import generate

@@ -16,7 +16,7 @@ from infra.artifacts.manifest import MANIFEST, stages_folder, write_manifest
 from infra.artifacts.node_cache import evict, fetched, portable
 from infra.artifacts.remote import publish
 from infra.artifacts.shared_folder import remove_shared
-from infra.artifacts.staging import PRUNED, new_folder
+from infra.atomic_files import PRUNED, new_folder
 from infra.settings import settings
 from tests.factories.object_store import ObjectStore
 

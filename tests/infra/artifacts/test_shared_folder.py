@@ -12,11 +12,10 @@ from infra.artifacts.shared_folder import (
     pull,
     remove_shared,
     shared_folder,
-    shown_path,
 )
 from infra.errors import UserError
 from infra.settings import settings
-from infra.storage.store import Store, checkpoint_storage
+from infra.storage.store import Store, checkpoint_storage, shown_path
 from tests.factories.logs import watched_log
 from tests.factories.object_store import ObjectStore
 from tests.factories.stages import in_flow

@@ -4,7 +4,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from infra.artifacts.manifest import stages_folder, write_manifest
-from infra.artifacts.staging import PRUNED
+from infra.atomic_files import PRUNED
 from tasks.tracking.lineage import finished_stages
 
 
