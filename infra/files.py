@@ -193,10 +193,9 @@ class BytesRead:
 
     def update(self, file: Path, share: float) -> None:
         """Record that a share (0 to 1) of a file has been read; a smaller share changes nothing."""
-        more = share * self._size(file) - self._read.get(file, 0)
-        if more > 0:
-            self._read[file] = self._read.get(file, 0) + more
-            self.done += more
+        before = self._read.get(file, 0.0)
+        self._read[file] = max(share * self._size(file), before)
+        self.done += self._read[file] - before
 
 
 def open_input(path: Path, report: ReportShare | None = None) -> io.BufferedReader:

@@ -41,35 +41,29 @@ def read_format() -> str | None:
     """
     content = _read()
     if content is None and _has_contents():
-        content = _read()  # another process may just have created the root
-        if content is None:
-            raise _other_release("no format")
-    found = None if content is None else _format_in(content)
-    if found not in (None, FORMAT):
-        raise _other_release(f"format {found}")
-    return found
+        content = _read() or b"{}"  # else, another process has just created the root
+    if content is not None and _format_in(content) != f"format {FORMAT}":
+        raise _other_release(_format_in(content))
+    return None if content is None else FORMAT
 
 
 def _format_in(content: bytes) -> str:
     try:
-        return str(json.loads(content)["format"])
+        return f"format {json.loads(content)['format']}"
     except (ValueError, LookupError, TypeError):
-        return "unknown"
+        return "no format"
 
 
 def _other_release(found: str) -> UserError:
-    root = settings().root.resolve()
-    place, kind = settings().address, "address"
-    if place is None:
-        place, kind = str(root), "folder"
-    readable = ""
-    if kind == "folder" and (root / "mlflow.db").exists():
+    address, root, readable = settings().address, settings().root.resolve(), ""
+    kind = "folder" if address is None else "address"
+    if address is None and (root / "mlflow.db").exists():
         command = f"mlflow server --backend-store-uri sqlite:///{root}/mlflow.db"
         readable = f" Its MLflow runs stay readable: {command}"
     return UserError(
-        f"The storage root {place} is of another release: it has {found}, this one reads format "
-        f"{FORMAT}. To start anew, set BIDAFLOW_ROOT to a new {kind}, or move the old one away."
-        f"{readable}"
+        f"The storage root {address or root} is of another release: it has {found}, this one reads "
+        f"format {FORMAT}. To start anew, set BIDAFLOW_ROOT to a new {kind}, or move the old one "
+        f"away.{readable}"
     )
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,11 +21,13 @@ from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from infra.artifacts import stage
+from infra.artifacts.locks import exclusive_lock, lock_file
 from infra.artifacts.manifest import MANIFEST, content_digest, sha256_of
 from infra.artifacts.stage import REFUSED, Output, Stage, source_modules
 from infra.errors import RetryableError, UserError
 from infra.own_packages import PACKAGES
 from infra.settings import CHECKOUT
+from tests.factories.services import wait
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "root")
 
@@ -84,17 +87,12 @@ def test_equal_inputs_are_built_once(root: Path) -> None:
     assert (first.folder / "text.txt").read_text() == "HELLO!"
 
 
-def test_changed_parameter_triggers_a_rebuild() -> None:
-    outputs = in_flow(lambda: [shouting("hello"), shouting("hello", 2), shouting("hallo")])
-    assert RUNS == ["shout"] * 3
-    assert len({output.folder for output in outputs}) == 3
-
-
-def test_stages_of_one_function_have_separate_keys() -> None:
+def test_parameters_and_name_are_part_of_the_key() -> None:
     twin = Stage(shout, "shout-twin", code="infra.errors")
-    folders = in_flow(lambda: [shouting("hello").folder, twin("hello").folder])
-    assert folders[0].name != folders[1].name
-    assert RUNS == ["shout"] * 2
+    calls = (shouting, "hello", 1), (shouting, "hello", 2), (shouting, "hallo", 1)
+    outputs = in_flow(lambda: [stage(*inputs) for stage, *inputs in (*calls, (twin, "hello", 1))])
+    assert RUNS == ["shout"] * 4
+    assert len({output.folder.name for output in outputs}) == 4
 
 
 def test_files_are_keyed_by_content_not_path(tmp_path: Path) -> None:
@@ -223,92 +221,42 @@ def test_crash_leaves_no_output_and_no_result(root: Path) -> None:
     assert names_in(root, "break_off") == []
 
 
-IN_A_PROCESS = """
-import logging, os, signal, sys, time
-from pathlib import Path
+KILLED = """
+import os, signal
 from prefect import flow
 from infra.artifacts.stage import Stage
 
-meeting = Path(sys.argv[2])
-
-def signal_waiting(record):
-    if "waiting for it to finish" in record.getMessage():
-        (meeting / "one-waits").touch()
-    return True
-
-logging.getLogger("prefect.task_runs").addFilter(signal_waiting)
-
-def build(out, text):
+def build(out, text, marks):
     (out / "half.txt").write_text(text)
-    if sys.argv[1] == "die":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if sys.argv[1] == "meet":
-        (meeting / str(os.getpid())).touch()
-        deadline = time.monotonic() + 700
-        while not (meeting / "one-waits").exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
-    (out / "other half.txt").write_text(text)
-    return {"halves": 2}
+    os.kill(os.getpid(), signal.SIGKILL)
 
-@flow(name="in-a-process")
-def run():
-    if sys.argv[1] == "meet":
-        (meeting / f"{os.getpid()}-is-there").touch()
-        while len(list(meeting.glob("*-is-there"))) < 2:
-            time.sleep(0.01)
-    output = Stage(build, "halves", code="infra.errors")("text")
-    print(output.facts, output.cached, output.folder.name)
-
-run()
+flow(lambda: Stage(build, "shout", code="infra.errors")("half", 1), name="killed")()
 """
 
 
-def start(fate: str, meeting: Path) -> subprocess.Popen[str]:
-    """Another process that builds a stage, with the server, results and root of this one."""
+@pytest.mark.heavy
+def test_killed_stage_leaves_nothing_finished(root: Path) -> None:
     environment = {**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value() or ""}
-    return subprocess.Popen(
-        [sys.executable, "-c", IN_A_PROCESS, fate, str(meeting)],
-        cwd=CHECKOUT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def ended(process: subprocess.Popen[str]) -> str:
-    """Output of the process, which must succeed."""
-    printed, errors = process.communicate(timeout=800)
-    assert process.returncode == 0, errors
-    return printed
-
-
-@pytest.mark.heavy
-def test_killed_stage_leaves_nothing_finished(root: Path, tmp_path: Path) -> None:
-    killed = start("die", tmp_path)
-    killed.communicate(timeout=800)
+    killed = subprocess.run([sys.executable, "-c", KILLED], cwd=CHECKOUT, env=environment)
     assert killed.returncode == -signal.SIGKILL
-    (half,) = (root / "stages" / "halves").rglob("half.txt")
-    assert half.relative_to(root / "stages" / "halves").parts[0].startswith(".building-")
+    (half,) = (root / "stages" / "shout").rglob("half.txt")
+    assert half.relative_to(root / "stages" / "shout").parts[0].startswith(".building-")
+    built = in_flow(lambda: shouting("half", 1)).folder
+    assert {path.name for path in built.iterdir()} == {"text.txt", MANIFEST}
+    assert names_in(root, "shout") == [built.name]
 
-    assert ended(start("live", tmp_path)).startswith("{'halves': 2} False")
-    (built,) = (root / "stages" / "halves").glob("[!.]*")
-    assert {path.name for path in built.iterdir()} == {"half.txt", "other half.txt", MANIFEST}
 
-
-@pytest.mark.heavy
-def test_second_process_waits_for_the_first(root: Path, tmp_path: Path) -> None:
-    (tmp_path / "meeting").mkdir()
-    both = [start("meet", tmp_path / "meeting") for _ in range(2)]
-    outputs = [process.communicate(timeout=800) for process in both]
-    assert [process.returncode for process in both] == [0, 0], outputs
-    (key,) = names_in(root, "halves")
-    expected = {f"{{'halves': 2}} {cached} {key}\n" for cached in (False, True)}
-    assert {printed for printed, _ in outputs} == expected
-    assert sum("waiting for it to finish" in errors for _, errors in outputs) == 1
-    assert len([path for path in (tmp_path / "meeting").iterdir() if path.name.isdigit()]) == 1
-    folder = root / "stages" / "halves" / key
-    assert {path.name for path in folder.iterdir()} == {"half.txt", "other half.txt", MANIFEST}
+def test_second_run_waits_for_the_first(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    built = in_flow(lambda: shouting("once")).folder
+    built.rename(root / built.name)
+    RUNS.clear()
+    with ThreadPoolExecutor(1) as thread:
+        with exclusive_lock(lock_file(built, "build"), "The first run builds the stage."):
+            second = thread.submit(in_flow, lambda: shouting("once"))
+            wait("the second run", lambda: "waiting for it to finish" in caplog.text)
+            (root / built.name).rename(built)
+        assert second.result().folder == built
+    assert RUNS == []
 
 
 def test_first_use_reads_the_source_of_all_stages(root: Path) -> None:

@@ -56,9 +56,9 @@ def test_root_without_a_format_is_refused(root: Path, contents: str) -> None:
     [
         ('{"format": "2.0"}', "format 2.0"),
         ('{"format": 1}', "format 1"),
-        ("not JSON", "format unknown"),
-        ("[]", "format unknown"),
-        ("{}", "format unknown"),
+        ("not JSON", "no format"),
+        ("[]", "no format"),
+        ("{}", "no format"),
     ],
 )
 def test_root_with_another_format_is_refused(root: Path, content: str, found: str) -> None:
@@ -130,10 +130,9 @@ def test_commands_that_use_results_check_the_root(words: str, needed: bool) -> N
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("words", ["ingest --data.dataset tiny", "status", "prune"])
-def test_command_is_refused_at_once(prefect_server: None, tmp_path: Path, words: str) -> None:
+def test_command_is_refused_at_once(prefect_server: None, tmp_path: Path) -> None:
     used_root(tmp_path / "old")
-    done = bidaflow(tmp_path / "old", *words.split(), **tests_server())
+    done = bidaflow(tmp_path / "old", "ingest", "--data.dataset", "tiny", **tests_server())
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.startswith("\nThe storage root") and "another release" in done.stderr
     assert list((tmp_path / "old" / "stages").iterdir()) == []
