@@ -71,10 +71,10 @@ def test_copied_root_leaves_the_original_alone(original: tuple[Path, str], tmp_p
     copy = tmp_path / "copy"
     shutil.copytree(before, copy)
     digests = tree_digests(before)
-    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", uri_in(copy))
-    assert runs.read_text(first, TEXT) == "first"
-    second = new_run(copy, "second")
-    model_logging.log_model(second, model, "bidaf-second", step=0)
+    with recording_at(uri_in(copy)):
+        assert runs.read_text(first, TEXT) == "first"
+        second = new_run(copy, "second")
+        model_logging.log_model(second, model, "bidaf-second", step=0)
     logged = copy / "mlartifacts" / "bidaflow" / "gelöst"
     assert (logged / first).is_dir() and (logged / second).is_dir()
     assert len(list((logged / "models").iterdir())) == 2
