@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from models.arrays import FloatArray
-from models.squad_metrics import normalize_answer, score_questions
+from models.scripts import is_mostly_latin
+from models.squad_metrics import in_units, normalize_answer, score_questions
 from tasks.data.alignment import align, answer_errors, scored_answers
 from tasks.data.entries import Entry
 from tasks.data.ingested import TABLES
@@ -86,11 +87,12 @@ class _Builder:
             }
             self.rows["contexts"].append(context)
             self.order.append(("contexts", len(paragraph.context)))
+            by_units = not is_mostly_latin(paragraph.context)
             for question in paragraph.qas:
-                self._add_question(question, context)
+                self._add_question(question, context, by_units)
         self.articles += 1
 
-    def _add_question(self, question: Question, context: Row) -> None:
+    def _add_question(self, question: Question, context: Row, by_units: bool) -> None:
         text, starts, ends = context["text"], context["token_starts"], context["token_ends"]
         alignment = align(question, text, starts, ends, self._repair)
         first, last = alignment.start, alignment.end
@@ -98,7 +100,7 @@ class _Builder:
         answers = scored_answers(question, text, self._repair)
         errors = answer_errors(question, text)
         texts = [answer.text for answer in answers]
-        scores = _scores(span, texts, not question.is_impossible)
+        scores = _scores(span, texts, not question.is_impossible, by_units)
         self.scores.append(scores)
         question_row = {
             "id": question.id,
@@ -135,8 +137,10 @@ class _Builder:
         self.order.append(("questions", len(question.question) + sum(map(len, texts))))
 
 
-def _scores(span: str, golds: Sequence[str], answerable: bool) -> Scores:
+def _scores(span: str, golds: Sequence[str], answerable: bool, by_units: bool) -> Scores:
     """EM and F1 of a span's text by the v2.0 rule, then by the v1.1 rule."""
+    if by_units:
+        span, golds = in_units(span), list(map(in_units, golds))
     (v2,) = score_questions([span], [golds], [answerable], v2=True)
     # The rules differ only if an answer normalises to nothing.
     same = all(map(normalize_answer, golds))

@@ -262,6 +262,37 @@ def test_v1_rule_applies_if_no_question_is_impossible(tmp_path: Path) -> None:
     assert ingest_articles([Article(paragraphs=both)], tmp_path)["oracle_f1"] == 100
 
 
+# Words of sentences without spaces, punctuation and words of other scripts among them.
+WORDS = {
+    "Chinese": "我 喜欢 北京 的 天气 ， 2008年 奥运会 在 《红楼梦》 里 。 iPhone 卖 1,000.5 元 ㄅㄆㄇ",
+    "Japanese": "私 は 東京 タワー で カツ丼 を 食べた 。 「羅生門」 ﾃﾞﾊﾟｰﾄ の Tシャツ は 1,980 円 だ",
+    "Thai": 'ฉัน ชอบ น้ำ ที่ เชียงใหม่ ใน ปี ๒๕๔๐ พ.ศ. และ กำลัง อ่าน "สี่แผ่นดิน" ฯ WiFi 3.5 บาท',
+}
+
+
+@pytest.mark.parametrize("language", WORDS)
+def test_perfect_spans_without_spaces_score_full(tmp_path: Path, language: str) -> None:
+    """Answers are one to four words of sentences, in which every other word is of the script."""
+    rng, words = Random(language), WORDS[language].split()
+    native = [word for word in words if not word[0].isascii()]
+    paragraphs = []
+    for number in range(300):
+        drawn = [rng.choice(choices) for choices in (native, words) * 10]
+        first = rng.randrange(16)
+        text = "".join(drawn[first : first + rng.randint(1, 4)])
+        answered = question(str(number), (text, len("".join(drawn[:first]))))
+        paragraphs.append(Paragraph(context="".join(drawn), qas=[answered]))
+    facts = ingest_articles([Article(paragraphs=paragraphs)], tmp_path)
+    assert facts["oracle_em"] >= 99
+
+
+def test_scores_follow_the_script_of_the_context(tmp_path: Path) -> None:
+    """A span with a typographic apostrophe more is right by characters, but not by words."""
+    for context, score in (("他穿着一条Levi’s 牛仔裤", 100), ("He wears Levi’s jeans", 0)):
+        worn = Paragraph(context=context, qas=[question("s", ("s", context.index("’") + 1))])
+        assert ingest_articles([Article(paragraphs=[worn])], tmp_path)["oracle_em"] == score
+
+
 @pytest.mark.parametrize("count", [1, BATCH_QUESTIONS, BATCH_QUESTIONS + 1])
 def test_row_group_boundaries_lose_no_questions(tmp_path: Path, count: int) -> None:
     entries = [question(str(i), ("gold", 9)) for i in range(count)]
@@ -492,6 +523,12 @@ def test_ingests_squad_dev_v1(shared_data: Path, tmp_path: Path) -> None:
     contexts = rows(tmp_path, "contexts.parquet")
     questions, ledger = rows(tmp_path, "questions.parquet"), rows(tmp_path, "alignment.parquet")
     assert len(ledger) == len(questions) == 10570
+    # Trained models and measurements depend on the tokens.
+    tokens = repr([(row["token_starts"], row["token_ends"]) for row in [*contexts, *questions]])
+    assert (
+        sha256(tokens.encode()).hexdigest()
+        == "061ac3803ea0c480da343965d63d08561b2fb6ef6571d400152bd29b2d7c992d"
+    )
     for row, ledger_row in zip(questions, ledger, strict=True):
         context = contexts[row["context_id"]]
         start = context["token_starts"][row["span_start"]]
