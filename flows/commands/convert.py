@@ -1,5 +1,8 @@
 """Convert a file of questions to another format."""
 
+from functools import partial
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -7,13 +10,25 @@ from cyclopts import Parameter
 from flows.commands.terminal import show
 from infra.errors import UserError
 from infra.files import user_path
+from infra.masking import mask_secrets
 from tasks.data.convert import OutputFormat, convert_file
 from tasks.data.importers.table import parse_columns
+from tasks.datasets.fetch import fetch
+from tasks.datasets.paths import find_remote_files, is_uri
+from tasks.inference.answer_formats import write_output
+
+BLOCK_BYTES = 1 << 20
 
 
 def convert(
-    file: Annotated[str, Parameter(help="File of questions, in any format that `check` reads.")],
-    out: Annotated[str, Parameter(help="File to write.")],
+    file: Annotated[
+        str,
+        Parameter(
+            help="Questions, in any format that `check` reads: a file or an address (https://…, "
+            "s3://…)."
+        ),
+    ],
+    out: Annotated[str, Parameter(help="File or address to write.")],
     /,
     *,
     format: Annotated[
@@ -38,12 +53,24 @@ def convert(
             there is no format.
     """
     by_name: dict[str, OutputFormat] = {".json": "squad", ".jsonl": "jsonl"}
-    target = user_path(out)
-    if (chosen := format or by_name.get(target.suffix)) is None:
+    if (chosen := format or by_name.get(PurePosixPath(out).suffix)) is None:
         raise UserError(f"{out} ends in neither .json nor .jsonl. Rename it, or set --format.")
-    try:
-        questions, invalid = convert_file(user_path(file), target, chosen, columns)
-    except OSError as error:  # one of reading names the file already
-        raise UserError(f"{out} can't be written: {error.strerror}. Name another file.") from error
+    with TemporaryDirectory() as folder:
+        converted = Path(folder) / "converted"
+        source = _local_file(file, Path(folder))
+        questions, invalid = convert_file(source, converted, chosen, columns)
+        with converted.open("rb") as stream:
+            write_output(out, iter(partial(stream.read, BLOCK_BYTES), b""))
     left_out = f"; {invalid:,} invalid ones are left out" if invalid else ""
-    show(f"Wrote {questions:,} questions to {out} as {chosen}{left_out}")
+    show(f"Wrote {questions:,} questions to {mask_secrets(out)} as {chosen}{left_out}")
+
+
+def _local_file(name: str, folder: Path) -> Path:
+    """The file at a path, or a copy in `folder` of the one at an address."""
+    if not is_uri(name):
+        return user_path(name)
+    files = find_remote_files(name)
+    if len(files) > 1:
+        raise UserError(f"{mask_secrets(name)} has {len(files)} files. Name one of them.")
+    fetch(folder, files[0])
+    return folder / files[0].name

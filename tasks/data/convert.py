@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from infra.atomic_files import atomic_file
 from tasks.data.readers import Reading, find_convention, read_articles
 from tasks.data.schema import Article, InvalidQuestion, Question
 
@@ -32,7 +31,7 @@ def convert_file(
     reading = Reading(columns, find_convention(file, Reading(columns)))
     questions = invalid = 0
     before, between, after = _FRAMES[output_format]
-    with atomic_file(out) as stream:
+    with out.open("wb") as stream:
         stream.write(before)
         for article in read_articles(file, reading):
             valid = [(p.context, q) for p in article.paragraphs for q in p.qas if _is_valid(q)]

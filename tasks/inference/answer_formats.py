@@ -25,12 +25,12 @@ def write_answers(answers: Path, output: str) -> None:
             because two questions have the same id.
     """
     if output.endswith(".parquet"):
-        _write(output, [answers.read_bytes()])
+        write_output(output, [answers.read_bytes()])
     elif output.endswith(".jsonl"):
         batches = pq.ParquetFile(answers).iter_batches(batch_size=1024)
-        _write(output, (_json(row, None) for batch in batches for row in batch.to_pylist()))
+        write_output(output, (_json(row, None) for batch in batches for row in batch.to_pylist()))
     else:
-        _write(output, [_json(_squad_predictions(answers, output))])
+        write_output(output, [_json(_squad_predictions(answers, output))])
 
 
 def write_uncertain(answers: Path, count: int, output: str) -> None:
@@ -44,7 +44,7 @@ def write_uncertain(answers: Path, count: int, output: str) -> None:
         UserError: the output can't be written to.
     """
     table = pq.read_table(answers, filters=pc.field("error") == "").sort_by("probability")
-    _write(output, [_json([_task(row) for row in table[:count].to_pylist()])])
+    write_output(output, [_json([_task(row) for row in table[:count].to_pylist()])])
 
 
 def _task(row: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +77,12 @@ def _json(value: Any, indent: int | None = 1) -> bytes:
     return json.dumps(value, ensure_ascii=False, indent=indent).encode() + b"\n"
 
 
-def _write(output: str, content: Iterable[bytes]) -> None:
+def write_output(output: str, content: Iterable[bytes]) -> None:
+    """Write blocks of bytes to a file or an address.
+
+    Raises:
+        UserError: the output can't be written to.
+    """
     try:
         if is_uri(output):
             files, path = FileSystem.from_uri(output)

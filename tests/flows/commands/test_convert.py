@@ -5,7 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from flows.commands.convert import convert
+from infra.errors import UserError
 from tests.factories.cli import bidaflow
+from tests.factories.file_server import Served, serving
+from tests.factories.object_store import ObjectStore
 
 
 @pytest.mark.parametrize(
@@ -13,7 +17,7 @@ from tests.factories.cli import bidaflow
     [
         (["own.json", "made.csv"], 1, "ends in neither .json nor .jsonl."),
         (["missing.json", "made.json"], 1, "No such file: "),
-        (["own.json", "folder", "--format", "squad"], 1, "can't be written: Is a directory."),
+        (["own.json", "folder", "--format", "squad"], 1, "can't be written to: "),
         (["own.json", "made.json", "--columns", "text"], 2, "'text' is not FIELD=COLUMN"),
     ],
 )
@@ -28,3 +32,16 @@ def test_mistake_gets_one_sentence(
     assert done.returncode == status and message in done.stderr, done.stderr
     assert "Traceback" not in done.stderr and len(done.stderr.strip().splitlines()) == 1
     assert sorted(path for path in tmp_path.iterdir() if path.name != "root") == names
+
+
+@pytest.mark.usefixtures("root")
+def test_addresses_are_read_and_written(tmp_path: Path, store: ObjectStore) -> None:
+    row = {"id": "1", "title": "", "context": "The gold bar", "question": "What?"}
+    row |= {"answers": [{"text": "gold", "answer_start": 4}], "is_impossible": False}
+    with serving(Served(json.dumps([row]).encode())) as server:
+        convert(server.url, "s3://results/data/made.jsonl")
+        convert(server.url, "s3://results/data/other.jsonl")
+    convert("s3://results/data/made.jsonl", str(tmp_path / "made.jsonl"))
+    assert json.loads((tmp_path / "made.jsonl").read_text()) == row
+    with pytest.raises(UserError, match=r"has 2 files\. Name one of them"):
+        convert("s3://results/data/", str(tmp_path / "again.json"))
