@@ -165,6 +165,44 @@ def newsqa(asked: Iterable[Asked]) -> Any:
     ]}  # fmt: skip
 
 
+def _borders(text: str, start: int, end: int) -> dict[str, int]:
+    """The bytes before a span and before its end; -1 if it is none."""
+    first, last = (len(text[:place].encode()) if start >= 0 else -1 for place in (start, end))
+    return {"plaintext_start_byte": first, "plaintext_end_byte": last}
+
+
+def tydi(asked: Iterable[Asked]) -> Any:
+    """Each context is the second passage of an article."""
+    lines = []
+    for q in asked:
+        text, first = f"Été.\n{q.context}\nFin.", len("Été.\n")
+        answer = (-1, -1) if q.start is None else (first + q.start, first + q.end)
+        passages = [_borders(text, 0, first - 1), _borders(text, first, first + len(q.context))]
+        marked = {"candidate_index": 1}, _borders(text, *answer)
+        names = ("passage_answer", "minimal_answer")
+        lines.append({
+            "example_id": q.id, "document_title": "Offices", "document_plaintext": text,
+            "question_text": q.question, "passage_answer_candidates": passages,
+            "annotations": [dict(zip(names, marked, strict=True))],
+        })  # fmt: skip
+    return lines
+
+
+def tydi_in_columns(asked: Iterable[Asked]) -> Any:
+    """As on Hugging Face."""
+    lines = tydi(asked)
+    for line in lines:
+        passages, (annotation,) = line["passage_answer_candidates"], line["annotations"]
+        names = ("plaintext_start_byte", "plaintext_end_byte")
+        line["passage_answer_candidates"] = {n: [p[n] for p in passages] for n in names}
+        start, end = (annotation["minimal_answer"][name] for name in names)
+        line["annotations"] = {
+            "passage_answer_candidate_index": [1],
+            "minimal_answers_start_byte": [start], "minimal_answers_end_byte": [end],
+        }  # fmt: skip
+    return lines
+
+
 def as_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
@@ -190,5 +228,7 @@ FORMATS: dict[str, tuple[str, Callable[[Any], Any], Callable[[Any], bytes]]] = {
     "doccano": ("doccano JSON Lines", doccano, as_lines),
     "coqa": ("CoQA JSON", coqa, as_json),
     "newsqa": ("NewsQA JSON", newsqa, as_json),
+    "tydi": ("TyDi QA's primary task", tydi, as_lines),
+    "tydi-columns": ("TyDi QA's primary task", tydi_in_columns, as_lines),
 }
 WITHOUT_TEXT = ("label-studio-without-text", "label-studio-min", "prodigy", "doccano")

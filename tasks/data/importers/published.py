@@ -1,6 +1,7 @@
-"""Formats of published datasets: CoQA, DuoRC and NewsQA."""
+"""Formats of published datasets: CoQA, DuoRC, NewsQA and TyDi QA."""
 
 import re
+from typing import Any
 
 from tasks.data.importers.records import Counts, Record, Records, first_field, span
 
@@ -79,3 +80,45 @@ def _ranges(text: str) -> list[tuple[int, int]]:
 def _stripped(text: str, start: int, end: int) -> Record:
     """A span without the space that follows it."""
     return span(start, end, text[start:end].rstrip())
+
+
+def tydi(record: Record, counts: Counts) -> Records:
+    """TyDi QA's primary task: an article, of which the passage with the answer is the context.
+
+    Its offsets count bytes.
+    """
+    article = record["document_plaintext"].encode()
+    row = {"id": record.get("example_id"), "title": record["document_title"]}
+    row |= {"question": record["question_text"], "context": record["document_plaintext"]}
+    passages, marked = _tydi_spans(record)
+    marked = [(passage, *answer) for passage, *answer in marked if min(passage, *answer) >= 0]
+    if not marked:
+        yield row | {"answers": [], "left_out": "left out (no short answer in a passage)"}
+        return
+    chosen = marked[0][0]
+    first, last = passages[chosen]
+    answers = [
+        span(len(article[first:start].decode()), None, article[start:end].decode())
+        for passage, start, end in marked
+        if passage == chosen
+    ]
+    yield row | {"context": article[first:last].decode(), "answers": answers}
+
+
+def _tydi_spans(record: Record) -> tuple[list[Any], list[Any]]:
+    """The first and last byte of each passage, and the passage and the bytes that each annotator
+    has marked: both as the official files have them, or in columns, as on Hugging Face."""
+    passages, annotations = record["passage_answer_candidates"], record["annotations"]
+    if isinstance(annotations, dict):
+        marked = [annotations["passage_answer_candidate_index"]]
+        marked += [annotations[f"minimal_answers_{end}_byte"] for end in ("start", "end")]
+        borders = (passages["plaintext_start_byte"], passages["plaintext_end_byte"])
+        return list(zip(*borders, strict=True)), list(zip(*marked, strict=True))
+    return [_borders(passage) for passage in passages], [
+        (annotation["passage_answer"]["candidate_index"], *_borders(annotation["minimal_answer"]))
+        for annotation in annotations
+    ]
+
+
+def _borders(part: Record) -> tuple[int, int]:
+    return part["plaintext_start_byte"], part["plaintext_end_byte"]

@@ -109,6 +109,13 @@ IMPORTERS = (
         ),
         published.newsqa_table,
     ),
+    Importer(
+        "TyDi QA's primary task",
+        "article",
+        _has("document_plaintext", "passage_answer_candidates", "annotations"),
+        published.tydi,
+        "the context is the passage with the answer",
+    ),
     Importer("Label Studio JSON", "task", _is_label_studio, annotation_tools.label_studio),
     Importer(
         "Label Studio JSON-MIN",
@@ -155,7 +162,10 @@ def parse_columns(text: str) -> dict[str, str]:
 
 
 def renamed(record: Any, columns: Mapping[str, str]) -> Any:
-    """A row with the fields of its columns; a record without these columns stays as it is."""
+    """A row, or the data of a task, with the fields of its columns; a record without these columns
+    stays as it is."""
+    if columns and isinstance(record, dict) and isinstance(record.get("data"), dict):
+        return record | {"data": renamed(record["data"], columns)}
     if not (columns and isinstance(record, dict) and set(columns.values()) <= record.keys()):
         return record
     rest = {name: value for name, value in record.items() if name not in columns.values()}
