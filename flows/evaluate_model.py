@@ -21,6 +21,7 @@ from flows.common.parameters import (
     NoAnswerRule,
     Repair,
     ShareWithoutAnswer,
+    TableColumns,
 )
 from infra.artifacts.manifest import content_digest
 from models.arrays import BoolArray
@@ -60,12 +61,15 @@ def evaluate_model(
     expected_no_answer: ShareWithoutAnswer = None,
     repair: Repair = False,
     max_rejected: MaxRejected = 0.05,
+    columns: TableColumns = "",
 ) -> dict[str, Any]:
     """Evaluate a registered model on a dataset, and return its scores on all questions and slices.
 
     The scores are logged to MLflow, in an experiment of their own.
     """
-    data = DataParameters(dataset=dataset, repair=repair, max_rejected=max_rejected)
+    data = DataParameters(
+        dataset=dataset, repair=repair, max_rejected=max_rejected, columns=columns
+    )
     name = name_of_data(data)
     version = registry.chosen_version(model, name)
     split = split_stage(ingest_each(find_evaluation_files(data), data))

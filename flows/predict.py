@@ -10,7 +10,13 @@ from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show
 from flows.common.data import resolve
 from flows.common.failures import STATE_HOOKS, report_user_errors
-from flows.common.parameters import DataParameters, NoAnswerRule, NonEmpty, ShareWithoutAnswer
+from flows.common.parameters import (
+    DataParameters,
+    NoAnswerRule,
+    NonEmpty,
+    ShareWithoutAnswer,
+    TableColumns,
+)
 from flows.common.training import find_model
 from tasks.inference.answer_formats import write_answers, write_uncertain
 from tasks.inference.score_model import ANSWERS
@@ -63,6 +69,7 @@ def predict(
     ] = "uncertain.json",
     no_answer: NoAnswerRule = "argmax",
     expected_no_answer: ShareWithoutAnswer = None,
+    columns: TableColumns = "",
 ) -> dict[str, Any]:
     """Answer the questions of files, and return how many there are and where the answers are.
 
@@ -71,7 +78,7 @@ def predict(
     folder, name, version = find_model(model)
     answered = answer_stage(
         [file for spec in files for file in resolve(spec, "dev", DataParameters().seed)],
-        *(folder, name, version, top, no_answer, expected_no_answer),
+        *(folder, name, version, top, no_answer, expected_no_answer, columns),
     )
     remove_checkpoints(answered.folder)
     write_answers(answered.folder / ANSWERS, output)

@@ -159,6 +159,16 @@ def check_columns(columns: str) -> str:
     return columns
 
 
+TableColumns = Annotated[
+    str,
+    AfterValidator(check_columns),
+    Field(
+        description="Columns of tables (CSV, TSV, JSON, Parquet) whose names differ from the "
+        "fields', for example question=q,context=text,answer=a."
+    ),
+]
+
+
 class DataParameters(Form):
     """The data to train on and to evaluate on."""
 
@@ -189,12 +199,7 @@ class DataParameters(Form):
         description="Additional sources, each with a weight. They are used for training only: "
         "none of their questions are held out.",
     )
-    columns: Annotated[str, AfterValidator(check_columns)] = Field(
-        "",
-        kw_only=True,
-        description="Columns of tables (CSV, TSV, JSON, Parquet) whose names differ from the "
-        "fields', for example question=q,context=text,answer=a.",
-    )
+    columns: TableColumns = Field("", kw_only=True)
     dev_share: float = Field(
         0.1,
         kw_only=True,

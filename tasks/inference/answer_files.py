@@ -53,17 +53,18 @@ class AskedQuestion(NamedTuple):
     error: str  # why the question is invalid; "" if it is valid
 
 
-def read_questions(files: Sequence[Path]) -> list[AskedQuestion]:
+def read_questions(files: Sequence[Path], columns: str = "") -> list[AskedQuestion]:
     """The questions of files, in order, each once. Answers are not read, and may be missing.
 
-    Questions with the same id and text are one question with several contexts.
+    Questions with the same id and text are one question with several contexts. `columns` names
+    those of tables (see `parse_columns`).
 
     Raises:
         UserError: as `read_articles` does, or there are no questions.
     """
     asked: dict[tuple[str, str], AskedQuestion] = {}
     for file in files:
-        for article in read_articles(file, Reading(keep_all=True)):
+        for article in read_articles(file, Reading(columns, keep_all=True)):
             for paragraph in article.paragraphs:
                 for item in paragraph.qas:
                     # One of which only the answers are invalid can be answered.
@@ -85,20 +86,21 @@ def answer_files(
     top: int = 1,
     no_answer: NoAnswer = "argmax",
     expected_no_answer: float | None = None,
+    columns: str = "",
 ) -> dict[str, Any]:
     """Answer the questions of files, on all nodes of the cluster if there is one, and write
     answers.parquet: a row for each question, in order.
 
     `model` is the folder of the stage `fetch-model`; `name` and `version` of the model are written
     into each row. `top` is the number of answers to a question: the likeliest, and its
-    alternatives. For the last two arguments see `Predictor.load`. A question that can't be answered
-    has the reason as its `error`.
+    alternatives. For `no_answer` and `expected_no_answer` see `Predictor.load`, for `columns`
+    `read_questions`. A question that can't be answered has the reason as its `error`.
 
     Raises:
         UserError: as `read_questions` does, or the model is incompatible with this version of the
             code, or it has no such threshold.
     """
-    questions = read_questions(files)
+    questions = read_questions(files, columns)
     predictor = load_predictor(model / "model", name, no_answer, expected_no_answer)
     parts = [questions[i : i + PART_QUESTIONS] for i in range(0, len(questions), PART_QUESTIONS)]
     storage = checkpoint_storage()

@@ -34,10 +34,10 @@ def folder(root: Path, tmp_path: Path) -> Path:
 def questions(tmp_path: Path) -> str:
     """Three questions, one of them about two contexts, and one without text."""
     rows = [
-        {"id": "a", "question": "Where does the mill stand?", "context": CONTEXT},
-        {"id": "b", "question": "", "context": CONTEXT},
-        {"id": "a", "question": "Where does the mill stand?", "context": "The oak grows."},
-        {"id": "c", "question": "Where is the inn?", "context": CONTEXT},
+        {"id": "a", "q": "Where does the mill stand?", "context": CONTEXT},
+        {"id": "b", "q": "", "context": CONTEXT},
+        {"id": "a", "q": "Where does the mill stand?", "context": "The oak grows."},
+        {"id": "c", "q": "Where is the inn?", "context": CONTEXT},
     ]
     file = tmp_path / "questions.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
@@ -48,7 +48,8 @@ def test_answers_tasks_and_summary_are_written(
     folder: Path, questions: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output, tasks = str(tmp_path / "answers.parquet"), str(tmp_path / "tasks.json")
-    summary = predict([questions], "own@champion", output, top=2, uncertain=1, tasks=tasks)
+    options = {"top": 2, "uncertain": 1, "tasks": tasks, "columns": "question=q"}
+    summary = predict([questions], "own@champion", output, **options)
     table = pq.read_table(output)
     assert table["id"].to_pylist() == ["a", "b", "c"]
     assert set(table["model"].to_pylist()) == {"bidaf-own"}
@@ -64,7 +65,7 @@ def test_answers_tasks_and_summary_are_written(
     assert "Answered 3 questions by bidaf-own version 1, 1 with errors" in printed
     assert output in printed and tasks in printed
 
-    again = predict([questions], str(folder), str(tmp_path / "a.json"))
+    again = predict([questions], str(folder), str(tmp_path / "a.json"), columns="question=q")
     assert again["model"] == str(folder)
     predictions = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
     assert predictions == dict(zip("abc", table["answer"].to_pylist(), strict=True))

@@ -264,8 +264,8 @@ def test_v1_rule_applies_if_no_question_is_impossible(tmp_path: Path) -> None:
 
 # Words of sentences without spaces, punctuation and words of other scripts among them.
 WORDS = {
-    "Chinese": "我 喜欢 北京 的 天气 ， 2008年 奥运会 在 《红楼梦》 里 。 iPhone 卖 1,000.5 元 ㄅㄆㄇ",
-    "Japanese": "私 は 東京 タワー で カツ丼 を 食べた 。 「羅生門」 ﾃﾞﾊﾟｰﾄ の Tシャツ は 1,980 円 だ",
+    "Chinese": "我 喜欢 北京 的 天气 ， 2008年 奥运会 在 《红楼梦》 里 。 iPhone 1,000.5 元 ㄅㄆ",
+    "Japanese": "私 は 東京 で カツ丼 を 食べた 。 「羅生門」 ﾃﾞﾊﾟｰﾄ の Tシャツ は 1,980 円 だ",
     "Thai": 'ฉัน ชอบ น้ำ ที่ เชียงใหม่ ใน ปี ๒๕๔๐ พ.ศ. และ กำลัง อ่าน "สี่แผ่นดิน" ฯ WiFi 3.5 บาท',
 }
 

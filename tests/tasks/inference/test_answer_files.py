@@ -82,8 +82,10 @@ def test_every_format_is_read_without_answers(
     lines = write(tmp_path / "b.jsonl", question("b", "Where?", answers=[]))
     table = tmp_path / "c.parquet"
     pq.write_table(pa.Table.from_pylist([question("c", "Where?")]), table)
-    rows = answer(squad, lines, table)
-    assert [(row["id"], row["error"]) for row in rows] == [("a", ""), ("b", ""), ("c", "")]
+    (tmp_path / "d.csv").write_text(f"id,q,text\nd,Where?,{CONTEXT}\n")
+    columns = "question=q,context=text"
+    rows = answer(squad, lines, table, tmp_path / "d.csv", columns=columns)
+    assert [(row["id"], row["error"]) for row in rows] == [(id, "") for id in "abcd"]
     assert len({(row["answer"], row["probability"]) for row in rows}) == 1
 
 
