@@ -80,20 +80,6 @@ class Portion:
     divided: bool = True  # among train, validation and dev; otherwise all articles are in train
 
 
-@contextmanager
-def table_writers(
-    folder: Path, schemas: Mapping[str, pa.Schema]
-) -> Iterator[dict[str, pq.ParquetWriter]]:
-    """Writers of the Parquet files of a folder, one for each schema, by its name."""
-    with ExitStack() as closing:
-        yield {
-            name: closing.enter_context(
-                pq.ParquetWriter(folder / f"{name}.parquet", schema, compression="zstd")
-            )
-            for name, schema in schemas.items()
-        }
-
-
 def batches(path: Path, columns: list[str] | None = None) -> Iterator[Any]:
     """Yield the record batches of a Parquet file, optionally of some columns only."""
     with pq.ParquetFile(path) as file:
@@ -119,18 +105,57 @@ def with_columns(batch: Any, columns: Mapping[str, Any]) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
 
 
-def count_contexts(counts: Counter[str], contexts: Any) -> None:
-    """Add the contexts of a record batch, and their tokens, to the counts."""
-    counts["contexts"] += contexts.num_rows
-    counts["context_tokens"] += _total_length(contexts, "token_starts")
+class TablesWriter:
+    """Writes the three tables of an ingested file or split batch by batch, and counts what is in
+    them. Each batch of questions is a row group, and so are the rows of their ledger."""
 
+    def __init__(self, writers: Mapping[str, pq.ParquetWriter]) -> None:
+        self._writers = writers
+        self.counts: Counter[str] = Counter()
+        self._scores = {"em": 0.0, "f1": 0.0}
 
-def count_questions(counts: Counter[str], questions: Any, ledger: Any) -> None:
-    """Add the questions of a record batch to the counts: tokens, outcomes, invalid answers."""
-    counts["questions"] += questions.num_rows
-    counts["question_tokens"] += _total_length(questions, "token_starts")
-    counts.update(ledger.column("outcome").to_pylist())
-    counts["invalid_answers"] += _total_length(ledger, "answer_errors")
+    def add_contexts(self, contexts: Any) -> None:
+        """Write a record batch of contexts."""
+        if contexts.num_rows:
+            self._writers["contexts"].write_batch(contexts)
+            self.counts["contexts"] += contexts.num_rows
+            self.counts["context_tokens"] += _total_length(contexts, "token_starts")
+
+    def add_questions(self, questions: Any, ledger: Any) -> None:
+        """Write a record batch of questions, and the rows of their ledger."""
+        if questions.num_rows:
+            self._writers["questions"].write_batch(questions)
+            self._writers["alignment"].write_batch(ledger)
+            self.counts["questions"] += questions.num_rows
+            self.counts["question_tokens"] += _total_length(questions, "token_starts")
+            self.counts.update(ledger.column("outcome").to_pylist())
+            self.counts["invalid_answers"] += _total_length(ledger, "answer_errors")
+            for name in self._scores:
+                self._scores[name] += pc.sum(ledger.column(name)).as_py()
+
+    def describe_contexts(self, metadata: dict[str, str]) -> None:
+        """Add metadata to the file of the contexts."""
+        self._writers["contexts"].add_key_value_metadata(metadata)
+
+    def facts(self) -> dict[str, int | float]:
+        """The statistics of a file or split: counts, and the mean oracle scores (0..100)."""
+        counts, questions = self.counts, self.counts["questions"]
+        return {
+            "articles": counts["articles"],
+            "contexts": counts["contexts"],
+            "questions": questions,
+            "answerable": questions - counts["impossible"],
+            "impossible": counts["impossible"],
+            "exact": counts["exact"],
+            "widened": counts["widened"],
+            "repaired": counts["repaired"],
+            "dropped": counts["dropped"],
+            "invalid_answers": counts["invalid_answers"],
+            "oracle_em": 100 * self._scores["em"] / questions,
+            "oracle_f1": 100 * self._scores["f1"] / questions,
+            "context_tokens": counts["context_tokens"],
+            "question_tokens": counts["question_tokens"],
+        }
 
 
 def _total_length(batch: Any, column: str) -> int:
@@ -138,28 +163,18 @@ def _total_length(batch: Any, column: str) -> int:
     return int(pc.sum(pc.list_value_length(batch.column(column))).as_py() or 0)
 
 
-def split_facts(counts: Counter[str], score_sums: Mapping[str, float]) -> dict[str, int | float]:
-    """The statistics of a file or split: counts, and the mean oracle scores (0..100).
-
-    `score_sums` are the sums of the questions' `em` and `f1` (0..1 each).
-    """
-    questions = counts["questions"]
-    return {
-        "articles": counts["articles"],
-        "contexts": counts["contexts"],
-        "questions": questions,
-        "answerable": questions - counts["impossible"],
-        "impossible": counts["impossible"],
-        "exact": counts["exact"],
-        "widened": counts["widened"],
-        "repaired": counts["repaired"],
-        "dropped": counts["dropped"],
-        "invalid_answers": counts["invalid_answers"],
-        "oracle_em": 100 * score_sums["em"] / questions,
-        "oracle_f1": 100 * score_sums["f1"] / questions,
-        "context_tokens": counts["context_tokens"],
-        "question_tokens": counts["question_tokens"],
-    }
+@contextmanager
+def writing_tables(folder: Path, schemas: Mapping[str, pa.Schema]) -> Iterator[TablesWriter]:
+    """A writer of the Parquet files of a folder, one for each schema, by its name."""
+    with ExitStack() as closing:
+        yield TablesWriter(
+            {
+                name: closing.enter_context(
+                    pq.ParquetWriter(folder / f"{name}.parquet", schema, compression="zstd")
+                )
+                for name, schema in schemas.items()
+            }
+        )
 
 
 def normalized(text: str) -> str:

@@ -1,14 +1,12 @@
 """The rows of consecutive entries of a file: tokenised, aligned and scored."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
-from models.arrays import FloatArray
 from models.scripts import is_mostly_latin
-from models.squad_metrics import in_units, normalize_answer, score_questions
+from models.squad_metrics import score_questions
 from tasks.data.alignment import align, answer_errors, scored_answers
 from tasks.data.entries import Entry
 from tasks.data.ingested import TABLES
@@ -17,7 +15,6 @@ from tasks.data.schema import Answer, Article, Question
 from tasks.text.tokenizer import tokenize
 
 Row = dict[str, Any]
-Scores = tuple[float, float, float, float]
 
 
 class Place(NamedTuple):
@@ -31,9 +28,6 @@ class ShardTables(NamedTuple):
     """The rows of consecutive entries, with articles and contexts numbered from 0."""
 
     tables: dict[str, Any]  # a record batch for each of `TABLES`
-    # Each context, followed by its questions: the table, and the number of characters.
-    rows: list[tuple[Literal["contexts", "questions"], int]]
-    scores: FloatArray  # (questions, 4): EM and F1 by the v2.0 rule, then by the v1.1 rule
     articles: int
     has_rows: bool  # whether some entries are questions, and not whole articles
     # Those of the first and the last entry, which the entries before or after may share; None for
@@ -54,8 +48,6 @@ def shard_tables(entries: Iterable[Entry], repair: bool) -> ShardTables:
         builder.add(article)
     return ShardTables(
         {name: pa.RecordBatch.from_pylist(builder.rows[name], TABLES[name]) for name in TABLES},
-        builder.order,
-        np.array(builder.scores, np.float64).reshape(-1, 4),
         builder.articles,
         not all(isinstance(entry, Article) for entry in entries),
         _place(entries[0]) if entries else None,
@@ -71,8 +63,6 @@ class _Builder:
     def __init__(self, repair: bool) -> None:
         self._repair = repair
         self.rows: dict[str, list[Row]] = {name: [] for name in TABLES}
-        self.order: list[tuple[Literal["contexts", "questions"], int]] = []
-        self.scores: list[Scores] = []
         self.articles = 0
 
     def add(self, article: Article) -> None:
@@ -86,7 +76,6 @@ class _Builder:
                 **_token_offsets(paragraph.context),
             }
             self.rows["contexts"].append(context)
-            self.order.append(("contexts", len(paragraph.context)))
             by_units = not is_mostly_latin(paragraph.context)
             for question in paragraph.qas:
                 self._add_question(question, context, by_units)
@@ -100,8 +89,9 @@ class _Builder:
         answers = scored_answers(question, text, self._repair)
         errors = answer_errors(question, text)
         texts = [answer.text for answer in answers]
-        scores = _scores(span, texts, not question.is_impossible, by_units)
-        self.scores.append(scores)
+        (score,) = score_questions(
+            [span], [texts], [not question.is_impossible], v2=True, by_units=[by_units]
+        )
         question_row = {
             "id": question.id,
             "context_id": context["context_id"],
@@ -129,23 +119,11 @@ class _Builder:
                 for answer, error in errors
             ],
             "span": span,
-            "em": scores[0],
-            "f1": scores[1],
+            "em": score.em,
+            "f1": score.f1,
         }
         self.rows["questions"].append(question_row)
         self.rows["alignment"].append(ledger_row)
-        self.order.append(("questions", len(question.question) + sum(map(len, texts))))
-
-
-def _scores(span: str, golds: Sequence[str], answerable: bool, by_units: bool) -> Scores:
-    """EM and F1 of a span's text by the v2.0 rule, then by the v1.1 rule."""
-    if by_units:
-        span, golds = in_units(span), list(map(in_units, golds))
-    (v2,) = score_questions([span], [golds], [answerable], v2=True)
-    # The rules differ only if an answer normalises to nothing.
-    same = all(map(normalize_answer, golds))
-    (v1,) = [v2] if same else score_questions([span], [golds], [answerable], v2=False)
-    return v2.em, v2.f1, v1.em, v1.f1
 
 
 def _token_offsets(text: str) -> dict[str, list[int]]:

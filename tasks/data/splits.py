@@ -10,8 +10,7 @@ The three tables of a split are written batch by batch, from the tables of inges
 """
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, Field
 
@@ -29,19 +27,17 @@ from tasks.data.ingested import (
     TABLES,
     Contexts,
     Portion,
+    TablesWriter,
     article_keys,
     batches,
-    count_contexts,
-    count_questions,
     fingerprints,
     hash_uniform,
     questions_with_ledger,
     refuse_overlap,
     shared_ids,
-    split_facts,
-    table_writers,
     with_columns,
     with_unique_ids,
+    writing_tables,
 )
 from tasks.data.negatives import NegativeSampler
 from tasks.datasets.catalog import SplitName
@@ -131,10 +127,10 @@ def write_split(
     left_out = _exclude(contexts, apart)
     # Parquet names the items of a list differently, so the schemas are those of the read files.
     schemas = {name: pq.read_schema(portions[0].folder / f"{name}.parquet") for name in TABLES}
-    with table_writers(out, schemas) as writers:
-        writer = _SplitWriter(writers)
+    with writing_tables(out, schemas) as writer:
         for number, portion in enumerate(contexts, 1):
-            writer.add(portion, shares.seed, negatives, shared, f"{number}: {portion.portion.name}")
+            file = f"{number}: {portion.portion.name}"
+            _add_portion(writer, portion, shares.seed, negatives, shared, file)
     if not writer.counts["questions"]:
         raise UserError(_nothing_left(part, left_out))
     if negatives and part != "validation" and not writer.counts["negatives"]:
@@ -144,7 +140,7 @@ def write_split(
             "several paragraphs."
         )
     return {
-        **split_facts(writer.counts, writer.score_sums),
+        **writer.facts(),
         "negatives": writer.counts["negatives"],
         "contexts_left_out": left_out,
         "files": [{"name": portion.name, "weight": portion.weight} for portion in portions],
@@ -197,61 +193,36 @@ def _exclude(contexts: Sequence[Contexts], exclusions: Exclusions) -> int:
     return sum(portion.leave_out(known) for portion in contexts)
 
 
-class _SplitWriter:
-    """Writes the three tables of a split batch by batch, and counts their content."""
-
-    def __init__(self, writers: Mapping[str, pq.ParquetWriter]) -> None:
-        self._writers = writers
-        self.counts: Counter[str] = Counter()
-        self.score_sums = {"em": 0.0, "f1": 0.0}
-
-    def add(
-        self,
-        contexts: Contexts,
-        seed: int,
-        negatives: float,
-        shared: IntArray,
-        file: str,
-    ) -> None:
-        """Write the kept contexts of a portion, their questions, copied by its weight, and the
-        negatives made from these; `shared` ids get the file's name."""
-        folder, weight = contexts.portion.folder, contexts.portion.weight
-        numbers = _renumbered(np.arange(len(contexts.keep)), contexts.keep, self.counts["contexts"])
-        articles = _renumbered(contexts.article_of, contexts.keep, self.counts["articles"])
-        for batch in batches(folder / "contexts.parquet"):
-            self._add_contexts(batch, numbers, articles)
-        sampler = NegativeSampler(contexts, negatives, seed)
-        for questions, ledger in questions_with_ledger(folder):
-            if len(shared):
-                questions = with_unique_ids(questions, shared, file)
-                ledger = with_unique_ids(ledger, shared, file)
-            copied = _copy_by_weight(questions, ledger, contexts.keep, weight, seed)
-            self._add_questions(*copied, numbers)
-            if negatives:
-                made, made_ledger = sampler.sample(*copied)
-                self.counts["negatives"] += made.num_rows
-                self._add_questions(made, made_ledger, numbers)
-
-    def _add_contexts(self, batch: Any, numbers: IntArray, articles: IntArray) -> None:
-        ids = batch.column("context_id").to_numpy()
-        kept = batch.filter(pa.array(numbers[ids] >= 0))
+def _add_portion(
+    writer: TablesWriter,
+    contexts: Contexts,
+    seed: int,
+    negatives: float,
+    shared: IntArray,
+    file: str,
+) -> None:
+    """Write the kept contexts of a portion, their questions, copied by its weight, and the
+    negatives made from these; `shared` ids get the file's name."""
+    folder, weight, counts = contexts.portion.folder, contexts.portion.weight, writer.counts
+    numbers = _renumbered(np.arange(len(contexts.keep)), contexts.keep, counts["contexts"])
+    articles = _renumbered(contexts.article_of, contexts.keep, counts["articles"])
+    counts["articles"] = max(counts["articles"], int(articles.max(initial=-1)) + 1)
+    for batch in batches(folder / "contexts.parquet"):
+        kept = batch.filter(pa.array(contexts.keep[batch.column("context_id").to_numpy()]))
         ids = kept.column("context_id").to_numpy()
         new = {"context_id": numbers[ids], "article": articles[ids]}
-        if kept.num_rows:
-            self._writers["contexts"].write_batch(with_columns(kept, new))
-            self.counts["articles"] = int(articles[ids[-1]]) + 1
-            count_contexts(self.counts, kept)
-
-    def _add_questions(self, questions: Any, ledger: Any, numbers: IntArray) -> None:
-        """Write questions with renumbered contexts, and their ledger rows."""
-        if not questions.num_rows:
-            return
-        new = {"context_id": numbers[questions.column("context_id").to_numpy()]}
-        self._writers["questions"].write_batch(with_columns(questions, new))
-        self._writers["alignment"].write_batch(ledger)
-        count_questions(self.counts, questions, ledger)
-        for name in self.score_sums:
-            self.score_sums[name] += pc.sum(ledger.column(name)).as_py()
+        writer.add_contexts(with_columns(kept, new))
+    sampler = NegativeSampler(contexts, negatives, seed)
+    for questions, ledger in questions_with_ledger(folder):
+        if len(shared):
+            questions = with_unique_ids(questions, shared, file)
+            ledger = with_unique_ids(ledger, shared, file)
+        copied = _copy_by_weight(questions, ledger, contexts.keep, weight, seed)
+        parts = [copied, *([sampler.sample(*copied)] if negatives else [])]
+        counts["negatives"] += sum(made.num_rows for made, _ in parts[1:])
+        for part, part_ledger in parts:
+            new = {"context_id": numbers[part.column("context_id").to_numpy()]}
+            writer.add_questions(with_columns(part, new), part_ledger)
 
 
 def _renumbered(numbers: IntArray, keep: BoolArray, first: int) -> IntArray:

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from infra.errors import UserError
 from infra.files import reporting_read_progress
-from tasks.data import ingest, readers
-from tasks.data.ingest import BATCH_QUESTIONS, ingest_articles, ingest_file
-from tasks.data.ingested import questions_with_ledger
+from tasks.data import readers
+from tasks.data.ingest import ingest_articles, ingest_file
 from tasks.data.readers import read_articles
 from tasks.data.schema import Answer, Article, InvalidQuestion, Paragraph, Question
 from tasks.text.tokenizer import tokenize
@@ -253,15 +252,6 @@ def test_invalid_fields_are_in_the_ledger(tmp_path: Path) -> None:
     assert (row["outcome"], row["fault"], row["reason"]) == ("dropped", "invalid-field", reason)
 
 
-def test_v1_rule_applies_if_no_question_is_impossible(tmp_path: Path) -> None:
-    """An answer that normalises to nothing has F1 0 by the v1.1 rule and 1 by the v2.0 rule."""
-    the = Paragraph(context="The bar", qas=[question("the", ("The", 0))])
-    dropped = Paragraph(context="A bar", qas=[question("dropped")])
-    assert ingest_articles([Article(paragraphs=[the, dropped])], tmp_path)["oracle_f1"] == 0
-    both = [the, Paragraph(context="", qas=[question("none", impossible=True)])]
-    assert ingest_articles([Article(paragraphs=both)], tmp_path)["oracle_f1"] == 100
-
-
 # Words of sentences without spaces, punctuation and words of other scripts among them.
 WORDS = {
     "Chinese": "我 喜欢 北京 的 天气 ， 2008年 奥运会 在 《红楼梦》 里 。 iPhone 1,000.5 元 ㄅㄆ",
@@ -293,32 +283,18 @@ def test_scores_follow_the_script_of_the_context(tmp_path: Path) -> None:
         assert ingest_articles([Article(paragraphs=[worn])], tmp_path)["oracle_em"] == score
 
 
-@pytest.mark.parametrize("count", [1, BATCH_QUESTIONS, BATCH_QUESTIONS + 1])
-def test_row_group_boundaries_lose_no_questions(tmp_path: Path, count: int) -> None:
-    entries = [question(str(i), ("gold", 9)) for i in range(count)]
-    halves = [Paragraph(context="The 42nd gold bar", qas=entries[i::2]) for i in range(2)]
-    facts = ingest_articles([Article(paragraphs=halves)], tmp_path)
-    assert (facts["questions"], facts["exact"]) == (count, count)
-    written = rows(tmp_path, "questions.parquet")
-    assert [row["id"] for row in written] == [q.id for half in halves for q in half.qas]
-    context_ids = [0] * len(halves[0].qas) + [1] * len(halves[1].qas)
-    assert [row["context_id"] for row in written] == context_ids
-    for batch, ledger in questions_with_ledger(tmp_path):
-        assert batch.column("id").equals(ledger.column("id"))
-
-
 class Text(str):
     """A text whose deletion can be observed."""
 
 
-def test_articles_and_row_groups_leave_the_memory(tmp_path: Path) -> None:
+def test_articles_leave_the_memory(tmp_path: Path) -> None:
     in_memory: set[int] = set()
-    most = [0, 0]
+    most = 0
     references = []
-    before = pa.total_allocated_bytes()
 
     def articles() -> Iterator[Article]:
-        for i in range(3 * BATCH_QUESTIONS // 100):
+        nonlocal most
+        for i in range(20):
             entries = []
             for n in range(100 * i, 100 * i + 100):
                 text = Text("Which one?")
@@ -328,13 +304,11 @@ def test_articles_and_row_groups_leave_the_memory(tmp_path: Path) -> None:
                 )
                 entry = question(str(n), ("gold", 9))
                 entries.append(entry.model_copy(update={"question": text}))
-            most[:] = map(max, most, (len(in_memory), pa.total_allocated_bytes() - before))
+            most = max(most, len(in_memory))
             yield Article(paragraphs=[Paragraph(context="The 42nd gold bar", qas=entries)])
 
     ingest_articles(articles(), tmp_path)
-    written = sum(pq.read_table(tmp_path / file).nbytes for file in FILES)
-    assert most[0] == 200
-    assert written / 4 < most[1] < written / 2
+    assert most == 200
 
 
 def flat(articles: list[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
@@ -371,14 +345,13 @@ def real(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> dict[st
     return files
 
 
-def ingested(file: Path, shard_bytes: int) -> tuple[dict[str, Any], list[str]]:
-    """The facts and the digests of a file that is ingested in shards of some size."""
+def ingested(file: Path, shard_bytes: int) -> tuple[dict[str, Any], list[pa.Table]]:
+    """The facts and the tables of a file that is ingested in shards of some size."""
     with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr(readers, "SHARD_BYTES", shard_bytes)
-        patch.setattr(ingest, "BATCH_CHARACTERS", 20_000)
         facts = ingest_file(Path(name), file)
-        assert pq.read_metadata(Path(name) / "questions.parquet").num_row_groups > 3
-        return facts, [sha256((Path(name) / table).read_bytes()).hexdigest() for table in FILES]
+        facts["oracle_f1"] = pytest.approx(facts["oracle_f1"])  # the order of summation differs
+        return facts, [pq.read_table(Path(name) / table, memory_map=False) for table in FILES]
 
 
 @pytest.mark.parametrize(
