@@ -4,8 +4,7 @@ A negative asks a question about another paragraph of its article, which is abou
 contains none of its answers (Clark & Gardner 2018, section 3).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from operator import contains
 from typing import Any
 
@@ -15,40 +14,6 @@ from models.squad_metrics import normalize_answer
 from tasks.data.ingested import Contexts, hash_uniform, normalized, with_columns
 
 SIGN = "≠"  # the last character of a negative's id
-
-
-class _Article:
-    """The contexts of an article, of which the first is in row `start`."""
-
-    def __init__(self, contexts: Contexts, start: int, texts: Sequence[str]) -> None:
-        self._contexts, self._start = contexts, start
-        self._searched = list(map(_forms_for_search, texts))
-        self.end = start + len(texts)
-
-    def other_context(self, own: int, answers: Sequence[str], turn: float) -> int | None:
-        """The row of the first context that is kept, is not the question's own and has none of its
-        answers; the search begins at the share `turn` (0 to 1) of the article."""
-        first = self._start + int(turn * (self.end - self._start))
-        forms = list(map(_forms_for_search, answers))
-        suitable = (
-            row
-            for row in (*range(first, self.end), *range(self._start, first))
-            if self._contexts.keep[row] and row != own
-            if (searched := self._searched[row - self._start])[0]
-            if not any(any(map(contains, searched, answer)) for answer in forms)
-        )
-        return next(suitable, None)
-
-
-def _forms_for_search(text: str) -> tuple[str, str]:
-    """A text as it is written, and as SQuAD compares answers, in whole words."""
-    return normalized(text), f" {normalize_answer(text)} "
-
-
-@dataclass(frozen=True)
-class _Negative:
-    row: int  # of its question, in the batch
-    context: int
 
 
 class NegativeSampler:
@@ -61,42 +26,58 @@ class NegativeSampler:
     def __init__(self, contexts: Contexts, share: float, seed: int) -> None:
         self._contexts, self._share, self._seed = contexts, share, seed
         self._articles = contexts.by_article()
-        self._article = _Article(contexts, 0, [])
+        self._start = 0  # the row of the first context of the article in memory
+        self._searched: list[tuple[str, str]] = []  # its contexts
 
     def sample(self, questions: Any, ledger: Any) -> tuple[Any, Any]:
         """The negatives made from a batch of questions and its ledger rows, in the same schemas.
 
         Questions without a training answer are invalid, and have no negatives.
         """
-        negatives = []
+        contexts = {}  # of the negatives, by the row of their question
         columns = ("id", "context_id", "answers", "span_start")
         values = (questions.column(name).to_pylist() for name in columns)
         for row, (id, context, answers, span_start) in enumerate(zip(*values, strict=True)):
             if span_start < 0 or hash_uniform("negative", self._seed, id) >= self._share:
                 continue
-            self._move_to(context)
             turn = hash_uniform("place", self._seed, id)
-            texts = [answer["text"] for answer in answers]
-            other = self._article.other_context(context, texts, turn)
+            other = self._other_context(context, [answer["text"] for answer in answers], turn)
             if other is not None:
-                negatives.append(_Negative(row, other))
-        return _rows(negatives, questions, ledger)
+                contexts[row] = other
+        return _rows(contexts, questions, ledger)
 
-    def _move_to(self, context: int) -> None:
-        while context >= self._article.end:
-            _, texts = next(self._articles)
-            self._article = _Article(self._contexts, self._article.end, texts)
+    def _other_context(self, own: int, answers: Sequence[str], turn: float) -> int | None:
+        """The row of the first context that is kept, is not the question's own and has none of its
+        answers; the search begins at the share `turn` (0 to 1) of the article."""
+        while own >= self._start + len(self._searched):
+            self._start += len(self._searched)
+            self._searched = list(map(_forms_for_search, next(self._articles)[1]))
+        end = self._start + len(self._searched)
+        first = self._start + int(turn * len(self._searched))
+        forms = list(map(_forms_for_search, answers))
+        suitable = (
+            row
+            for row in (*range(first, end), *range(self._start, first))
+            if self._contexts.keep[row] and row != own
+            if (searched := self._searched[row - self._start])[0]
+            if not any(any(map(contains, searched, answer)) for answer in forms)
+        )
+        return next(suitable, None)
 
 
-def _rows(negatives: Sequence[_Negative], questions: Any, ledger: Any) -> tuple[Any, Any]:
+def _forms_for_search(text: str) -> tuple[str, str]:
+    """A text as it is written, and as SQuAD compares answers, in whole words."""
+    return normalized(text), f" {normalize_answer(text)} "
+
+
+def _rows(contexts: Mapping[int, int], questions: Any, ledger: Any) -> tuple[Any, Any]:
     """The questions and ledger rows of negatives, in the schemas of their questions."""
-    rows = pa.array([negative.row for negative in negatives], pa.int64())
+    rows, count = pa.array(list(contexts), pa.int64()), len(contexts)
     questions, ledger = questions.take(rows), ledger.take(rows)
-    count = len(negatives)
     ids = [id + SIGN for id in questions.column("id").to_pylist()]
     new_questions = {
         "id": ids,
-        "context_id": [negative.context for negative in negatives],
+        "context_id": list(contexts.values()),
         "answers": [[]] * count,
         "is_impossible": [True] * count,
         "span_start": [-1] * count,
