@@ -17,9 +17,6 @@ from tasks.data.schema import Answer, Article, InvalidQuestion, Paragraph, Quest
 ANSWER = {"text": "gold", "answer_start": 4}
 QUESTION = {"id": "q1", "question": "What?", "answers": [ANSWER]}
 
-GOLD = {"text": "gold", "answer_start": 4}
-
-
 ROW_ANSWER = Answer(text="gold", answer_start=4)
 
 
@@ -42,17 +39,16 @@ def error_message(folder: Path, content: Any) -> str:
     return sentence
 
 
-def test_v1_files_have_no_impossible_questions(tmp_path: Path) -> None:
-    question = read(tmp_path, squad(QUESTION))[0].paragraphs[0].qas[0]
-    assert (question.id, question.question, question.is_impossible) == ("q1", "What?", False)
-    assert [(a.text, a.answer_start) for a in question.answers] == [("gold", 4)]
-
-
-def test_v2_plausible_answers_are_ignored(tmp_path: Path) -> None:
-    entry = {**QUESTION, "answers": [], "is_impossible": True, "plausible_answers": [ANSWER]}
-    question = read(tmp_path, squad(entry))[0].paragraphs[0].qas[0]
-    assert question.is_impossible
-    assert question.answers == []
+def test_other_fields_may_be_there_or_lack(tmp_path: Path) -> None:
+    entry = {"id": 262, "question": "What?", "answers": [], "is_impossible": True}
+    content = squad(QUESTION, {**entry, "plausible_answers": [ANSWER]})
+    del content["data"][0]["title"]
+    (article,) = read(tmp_path, content)
+    expected = [
+        Question(**{**QUESTION, "answers": [ROW_ANSWER]}),
+        Question(**{**entry, "id": "262"}),
+    ]
+    assert (article.title, article.paragraphs[0].qas) == ("", expected)
 
 
 def test_bom_and_line_endings_are_ignored(tmp_path: Path) -> None:
@@ -61,34 +57,34 @@ def test_bom_and_line_endings_are_ignored(tmp_path: Path) -> None:
     assert read(tmp_path, windows) == read(tmp_path, plain.encode())
 
 
-def test_reads_numeric_ids_and_untitled_articles(tmp_path: Path) -> None:
-    content = squad({**QUESTION, "id": 262})
-    del content["data"][0]["title"]
-    article = read(tmp_path, content)[0]
-    assert (article.title, article.paragraphs[0].qas[0].id) == ("", "262")
-
-
 @pytest.mark.parametrize(
-    ("question", "sentence"),
+    ("questions", "sentence"),
     [
         (
-            {**QUESTION, "id": ""},
+            [{**QUESTION, "id": ""}],
             'article 1 "Bars", paragraph 1, question 1 "", field "id": '
             'found ""; it should have at least 1 character.',
         ),
         (
-            {**QUESTION, "id": "\ud800"},
+            [{**QUESTION, "id": "\ud800"}],
             'article 1 "Bars", paragraph 1, question 1 "\ufffd", field "id": '
             'found "\ufffd"; it has an unpaired surrogate, which is no character.',
         ),
         (
-            "What?",
-            'article 1 "Bars", paragraph 1, question 1: found "What?"; it should be an object.',
+            [QUESTION, "What?"],
+            'article 1 "Bars", paragraph 1, question 2: found "What?"; it should be an object.',
+        ),
+        (
+            [{}, {}],
+            'article 1 "Bars", paragraph 1, question 1, field "id": missing; add it. '
+            "(article 1 has 6 errors.)",
         ),
     ],
 )
-def test_error_names_the_field_and_its_place(tmp_path: Path, question: Any, sentence: str) -> None:
-    assert error_message(tmp_path, squad(question)) == sentence
+def test_error_names_the_field_and_its_place(
+    tmp_path: Path, questions: list[Any], sentence: str
+) -> None:
+    assert error_message(tmp_path, squad(*questions)) == sentence
 
 
 @pytest.mark.parametrize("ending", ["json", "jsonl"])
@@ -149,28 +145,6 @@ def test_invalid_questions_are_kept_with_a_reason(
         assert invalid.question == "What?"
 
 
-@pytest.mark.parametrize("other", [{"text": "bar"}, {"text": "bar", "answer_start": None}])
-def test_answer_may_lack_its_start(tmp_path: Path, other: dict[str, Any]) -> None:
-    file = tmp_path / "own.json"
-    file.write_text(json.dumps(squad(QUESTION | {"answers": [ANSWER, other]})))
-    (article,) = read_articles(file)
-    (question,) = article.paragraphs[0].qas
-    assert type(question) is Question
-    assert question.answers == [ROW_ANSWER, Answer(text="bar", answer_start=-1)]
-
-
-def test_further_errors_are_counted(tmp_path: Path) -> None:
-    assert error_message(tmp_path, squad({}, {})).endswith("(article 1 has 6 errors.)")
-
-
-def test_error_place_is_counted_from_the_file_start(tmp_path: Path) -> None:
-    content = squad(QUESTION)
-    content["data"].append({"title": "Rings", "paragraphs": [{"context": "", "qas": []}, {}]})
-    assert error_message(tmp_path, content).startswith(
-        'article 2 "Rings", paragraph 2, field "context": missing'
-    )
-
-
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
@@ -221,6 +195,10 @@ def test_error_place_is_counted_from_the_file_start(tmp_path: Path) -> None:
         (b'{"data": [1e999]}', "article 1: found Infinity; it should be an object."),
         (b'{"data": [NaN]}', "article 1: found NaN; it should be an object."),
         (b'{"data": [null]}', "article 1: found null; it should be an object."),
+        (
+            {"data": [{"paragraphs": []}, {"title": "Rings", "paragraphs": [{}]}]},
+            'article 2 "Rings", paragraph 1, field "context": missing',
+        ),
     ],
 )
 def test_rejects_files_of_another_format(tmp_path: Path, content: Any, sentence: str) -> None:
@@ -252,10 +230,6 @@ def test_columns_of_other_names_are_mapped(tmp_path: Path) -> None:
     first, second = article.paragraphs[0].qas
     assert (first.answers, second.is_impossible) == ([ROW_ANSWER], True)
     assert file_error_message(file).startswith('the column "context" is missing (found: q, text')
-
-
-def test_cells_beside_the_header_are_refused(tmp_path: Path) -> None:
-    file = tmp_path / "own.csv"
     file.write_text("question,context\nWhat?,The gold bar\nWhat?,The gold, bar\n")
     assert file_error_message(file).startswith("row 2 has another number of cells than the header")
 
@@ -263,10 +237,9 @@ def test_cells_beside_the_header_are_refused(tmp_path: Path) -> None:
 def test_unreadable_path_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"can't be read \(Is a directory"):
         list(read_articles(tmp_path))
-    missing = tmp_path / "nowhere.json"
-    with pytest.raises(UserError) as caught:
-        list(read_articles(missing))
-    assert str(caught.value) == f"No such file: {missing}. Check the path."
+    for name in ("nowhere.json", "nowhere.parquet"):
+        with pytest.raises(UserError, match=rf"No such file: .*{name}\. Check the path\."):
+            list(read_articles(tmp_path / name))
 
 
 @pytest.mark.parametrize(
@@ -291,7 +264,7 @@ def test_reads_real_files_completely(
 
 
 def flat(id: str, context: str = "The gold bar", **more: Any) -> dict[str, Any]:
-    return {"id": id, "context": context, "question": f"{id}?", "answers": [GOLD]} | more
+    return {"id": id, "context": context, "question": f"{id}?", "answers": [ANSWER]} | more
 
 
 def question_of(id: str, *answers: Answer, impossible: bool = False) -> Question:
@@ -366,28 +339,25 @@ def contents(article: Article) -> dict[str, set[str]]:
     return {p.context: {question.id for question in p.qas} for p in article.paragraphs}
 
 
-def test_untitled_rows_stay_in_their_place(tmp_path: Path) -> None:
+def test_untitled_rows_are_an_article_by_context(tmp_path: Path) -> None:
     rows = [
         flat("a", title="Bars"),
         flat("b", "A gold ring"),
         flat("c", title="Bars"),
         flat("d", "A gold ring"),
+        flat("e", title=None),
     ]
     articles = list(read_articles(lines(tmp_path, *rows)))
     assert [list(contents(article).values()) for article in articles] == [
         [{"a", "c"}],
         [{"b", "d"}],
+        [{"e"}],
     ]
 
 
 def test_error_names_the_line_of_a_shuffled_file(tmp_path: Path) -> None:
     rows = [flat("a", title="Bars"), flat("b", title="Rings"), flat("c", title="Bars"), {"id": 7}]
     assert file_error_message(lines(tmp_path, *rows)).startswith('line 4 7, field "context": miss')
-
-
-def test_untitled_contexts_become_articles(tmp_path: Path) -> None:
-    file = lines(tmp_path, flat("a"), flat("b"), flat("c", "A gold ring", title=None))
-    assert [len(article.paragraphs) for article in read_articles(file)] == [1, 1]
 
 
 def test_line_can_hold_a_whole_article(tmp_path: Path) -> None:
@@ -398,19 +368,28 @@ def test_line_can_hold_a_whole_article(tmp_path: Path) -> None:
     assert articles[1].paragraphs[0].qas == [question_of("c", ROW_ANSWER)]
 
 
-@pytest.mark.parametrize("starts", [{}, {"answer_start": None}])
-def test_lists_of_answers_may_lack_their_starts(tmp_path: Path, starts: dict[str, None]) -> None:
-    file = lines(tmp_path, flat("a", answers={"text": ["gold", "bar"], **starts}))
-    (article,) = read_articles(file)
-    answers = [Answer(text=text, answer_start=-1) for text in ("gold", "bar")]
-    assert article.paragraphs[0].qas == [question_of("a", *answers)]
+WITHOUT_START = [Answer(text="gold"), Answer(text="bar")]
 
 
-@pytest.mark.parametrize("answers", [[], {"text": [], "answer_start": []}, {"text": []}])
-def test_empty_answers_without_flag_mean_impossible(tmp_path: Path, answers: Any) -> None:
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ([], []),
+        ({"text": []}, []),
+        ({"text": [], "answer_start": []}, []),
+        ({"text": ["gold", "bar"]}, WITHOUT_START),
+        ({"text": ["gold", "bar"], "answer_start": None}, WITHOUT_START),
+        ([{"text": "gold"}, {"text": "bar", "answer_start": None}], WITHOUT_START),
+    ],
+)
+def test_answers_may_lack_their_starts_or_all(
+    tmp_path: Path, answers: Any, expected: list[Answer]
+) -> None:
+    """Without answers, a row is an unanswerable question, unless it says otherwise."""
     entries = [{**flat("a"), "answers": answers}, {**flat("b", is_impossible=False), "answers": []}]
     (article,) = read_articles(lines(tmp_path, *entries))
-    assert article.paragraphs[0].qas == [question_of("a", impossible=True), question_of("b")]
+    first = question_of("a", *expected, impossible=not expected)
+    assert article.paragraphs[0].qas == [first, question_of("b")]
 
 
 def test_bom_crlf_and_empty_lines_are_ignored(tmp_path: Path) -> None:
@@ -501,7 +480,7 @@ def test_error_names_the_wrong_column_or_row(
 
 def test_invalid_rows_are_kept_with_a_reason(tmp_path: Path) -> None:
     file = tmp_path / "own.parquet"
-    answers = [[GOLD], [{"text": "x", "answer_start": -7}]]
+    answers = [[ANSWER], [{"text": "x", "answer_start": -7}]]
     pq.write_table(table(question=[None, "b?"], answers=answers), file)
     (article,) = read_articles(file)
     reasons = [getattr(question, "reason", "") for question in article.paragraphs[0].qas]
@@ -517,8 +496,3 @@ def test_rejects_truncated_parquet_files(tmp_path: Path, size: int) -> None:
     pq.write_table(table(), file)
     file.write_bytes(file.read_bytes()[:size])
     assert file_error_message(file).startswith("not a complete Parquet file (")
-
-
-def test_rejects_missing_parquet_files(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="No such file: "):
-        list(read_articles(tmp_path / "nowhere.parquet"))
