@@ -37,26 +37,24 @@ def expected(
 def test_most_frequent_answer_is_the_target() -> None:
     chosen = training_answer(answers(("a", 0), ("b", 5), ("b", 9), ("b", 9), ("a", 0)))
     assert (chosen.text, chosen.answer_start) == ("a", 0)  # a tie with ("b", 9); the first one wins
+    assert training_answer(answers(("a", 0), ("a", 7), ("a", 7))).answer_start == 7
 
 
-def test_same_text_at_another_offset_differs() -> None:
-    chosen = training_answer(answers(("a", 0), ("a", 7), ("a", 7)))
-    assert chosen.answer_start == 7
-
-
-def test_answer_matching_the_context_is_preferred() -> None:
-    alignment = aligned(("lost", 4), ("lost", 4), ("game", 16))
-    assert alignment == expected("exact", ("game", 16), 4, 4)
-
-
-def test_answers_on_token_borders_are_exact() -> None:
-    for answer, start, end in [(("gold-themed", 4), 1, 3), (("24–10", 29), 7, 9)]:
-        assert aligned(answer) == expected("exact", answer, start, end)
-
-
-def test_surrounding_white_space_is_ignored() -> None:
-    span = (" gold ", 3)
-    assert aligned(span, context="The gold  bar") == expected("exact", span, 1, 1)
+@pytest.mark.parametrize(
+    ("spans", "context", "first", "last"),
+    [
+        ([("gold-themed", 4)], CONTEXT, 1, 3),
+        ([("24–10", 29)], CONTEXT, 7, 9),
+        ([(" gold ", 3)], "The gold  bar", 1, 1),
+        ([(CONTEXT, 0)], CONTEXT, 0, 14),
+        # Of several, the one that matches the context.
+        ([("game", 16), ("lost", 4), ("lost", 4)], CONTEXT, 4, 4),
+    ],
+)
+def test_answers_on_token_borders_are_exact(
+    spans: list[tuple[str, int]], context: str, first: int, last: int
+) -> None:
+    assert aligned(*spans, context=context) == expected("exact", spans[0], first, last)
 
 
 def test_widened_names_the_border_and_its_token() -> None:
@@ -67,10 +65,6 @@ def test_widened_names_the_border_and_its_token() -> None:
     assert aligned(("am", 17)).reason == (
         "starts inside the token 'game', ends inside the token 'game'"
     )
-
-
-def test_whole_context_can_be_the_answer() -> None:
-    assert aligned((CONTEXT, 0)) == expected("exact", (CONTEXT, 0), 0, 14)
 
 
 @pytest.mark.parametrize(

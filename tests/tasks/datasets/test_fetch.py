@@ -50,16 +50,11 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "mirror"
 
 
-def test_mirror_folder_replaces_the_url(mirror: Path, out: Path) -> None:
-    assert availability(source()) == "in the mirror"
-    assert fetch(out, source("http://127.0.0.1:9/made.json")) == {"bytes": len(CONTENT)}
-    assert (out / "made.json").read_bytes() == CONTENT
-
-
-def test_mirror_file_is_chosen_by_digest(mirror: Path, out: Path) -> None:
+def test_mirror_file_of_the_digest_replaces_the_url(mirror: Path, out: Path) -> None:
     (mirror / "another").mkdir()
     (mirror / "another" / "made.json").write_bytes(b"{}")
-    fetch(out, source())
+    assert availability(source()) == "in the mirror"
+    assert fetch(out, source("http://127.0.0.1:9/made.json")) == {"bytes": len(CONTENT)}
     assert (out / "made.json").read_bytes() == CONTENT
 
 
@@ -84,13 +79,10 @@ def test_mirror_url_precedes_the_official_one(
     assert paths == ["/mirror/made.json", "/mirror/made.json", "/made.json"]
 
 
-def test_error_without_url_or_mirror_names_the_setting(out: Path) -> None:
+def test_error_explains_the_manual_download(out: Path) -> None:
     with pytest.raises(UserError, match=r"made\.json .* BIDAFLOW_MIRROR"):
         fetch(out, source())
     assert availability(source()) == "unavailable"
-
-
-def test_offline_error_explains_the_manual_download(out: Path) -> None:
     with pytest.raises(UserError) as caught:
         fetch(out, source("http://127.0.0.1:9/made.json"))
     message = str(caught.value)

@@ -123,38 +123,34 @@ def test_names_distinguish_train_from_dev(names: str, train: str, dev: str) -> N
     assert [*assign_splits(files)[:2]] == expected
 
 
-def test_files_of_neither_split_are_named(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+TRAINED = "so all 2 files are training files:"
+
+
+@pytest.mark.parametrize(
+    ("names", "beginnings"),
+    [
+        ("dev.json may.json test.json train.json", ["Not used, {neither}: may.json, test.json"]),
+        ("dev train 0 1 2 3 4 5 6", ["Not used, {neither}: 0, 1, 2, 3, 4, …"]),
+        (
+            "test train",
+            [f"No file name begins with dev, {TRAINED} test, train. To evaluate on"],
+        ),
+        ("dev-1 may", [f"No file name begins with train, {TRAINED} dev-1, may. To train only on"]),
+        ("dev-1 dev-2", [f"No file name begins with train, {TRAINED} dev-1, dev-2. To train only"]),
+        *((names, []) for names in ("train-1 train-2", "mills inns", "dev-1", "train dev")),
+    ],
+)
+def test_use_of_files_is_named_if_in_doubt(
+    names: str,
+    beginnings: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(logging.getLogger("prefect"), "propagate", True)
-    assign_splits([Path(name) for name in ("dev.json", "may.json", "test.json", "train.json")])
-    assign_splits([Path(name) for name in ("dev.json", "train.json", *map(str, range(7)))])
-    names = [line.rpartition("neither train nor dev: ")[2] for line in caplog.messages]
-    assert names == ["may.json, test.json", "0, 1, 2, 3, 4, …"]
-
-
-def test_files_beside_train_without_dev_are_named(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(logging.getLogger("prefect"), "propagate", True)
-    files = [Path("test.json"), Path("train.json")]
-    assert assign_splits(files) == (files, [], [])
-    for names in ("train-1 train-2", "mills inns", "dev-1", "train dev"):
-        assign_splits([Path(name) for name in names.split()])
-    (line,) = caplog.messages
-    assert line.startswith("No file name begins with dev, so all 2 files are training files: test")
-    assert line.endswith("set data.train_files and data.dev_files.")
-
-
-@pytest.mark.parametrize("names", ["dev-1 may", "dev-1 dev-2"])
-def test_dev_files_that_are_trained_on_are_named(
-    names: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(logging.getLogger("prefect"), "propagate", True)
-    files = [Path(name) for name in names.split()]
-    assert assign_splits(files) == (files, [], [])
-    (line,) = caplog.messages
-    assert line.startswith("No file name begins with train, so all 2 files are training files: dev")
+    assign_splits([Path(name) for name in names.split()])
+    neither = "as the names begin with neither train nor dev"
+    for line, beginning in zip(caplog.messages, beginnings, strict=True):
+        assert line.startswith(beginning.format(neither=neither))
 
 
 def test_dev_files_among_training_files_are_named(
