@@ -111,7 +111,7 @@ def prepare_server(words: Sequence[str]) -> None:
         return
     require_free_space()
     if api := os.environ.get("PREFECT_API_URL"):
-        from infra.services.prefect_status import require_access
+        from infra.services.prefect_api import require_access
         from infra.services.supervisor import wait_for_started_server
 
         wait_for_started_server(api)

@@ -28,8 +28,6 @@ def belongs_to_root(recorded: str) -> bool:
     If the folder is gone, the root was moved to its current place. If it exists beside the current
     one, the latter is a copy.
     """
-    if recorded == root_of_processes():
-        return True
     try:
         # Containers and mounts can show the same folder under several paths.
         return settings().root.samefile(recorded)
@@ -44,9 +42,7 @@ class ProcessRecord(BaseModel, frozen=True):
 
     pid: int
     created: float  # seconds since the epoch
-    # The boot of the machine, and the ticks from it until the start. Unlike `created`, it does not
-    # change with the clock. Empty on other systems than Linux.
-    started: str = ""
+    started: float = 0.0  # seconds since the boot: they do not change with the clock
     root: str = Field(default_factory=root_of_processes)
 
     @property
@@ -56,17 +52,12 @@ class ProcessRecord(BaseModel, frozen=True):
 
     def process(self) -> psutil.Process | None:
         """The process, or None if it has ended, or belongs to another root."""
-        if not self.is_of_root:
-            return None
-        try:
+        with suppress(psutil.NoSuchProcess):
             process = psutil.Process(self.pid)
-            if self.started:
-                same = self.started == _start_of(self.pid)
-            else:
-                same = abs(process.create_time() - self.created) < 1
-        except psutil.NoSuchProcess:
-            return None
-        return process if same and _is_running(process) else None
+            same = abs(_seconds_since_boot(process) - self.started) < 0.1
+            if same and self.is_of_root and _is_running(process):
+                return process
+        return None
 
     @property
     def alive(self) -> bool:
@@ -76,19 +67,13 @@ class ProcessRecord(BaseModel, frozen=True):
 
 def record_process(pid: int) -> ProcessRecord:
     """The record of a running process."""
-    created = psutil.Process(pid).create_time()
-    return ProcessRecord(pid=pid, created=created, started=_start_of(pid))
+    process = psutil.Process(pid)
+    created, started = process.create_time(), _seconds_since_boot(process)
+    return ProcessRecord(pid=pid, created=created, started=started)
 
 
-def _start_of(pid: int) -> str:
-    """The boot of the machine, and the ticks from it until a process's start; "" if unknown."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:  # it has ended, or the system is not Linux
-        return ""
-    # Field 22. The second one, the name in parentheses, may contain spaces.
-    return f"{boot} {stat.rpartition(')')[2].split()[19]}"
+def _seconds_since_boot(process: psutil.Process) -> float:
+    return process.create_time() - psutil.boot_time()
 
 
 def stop(record: ProcessRecord, patience: float = 15) -> None:
@@ -97,25 +82,20 @@ def stop(record: ProcessRecord, patience: float = 15) -> None:
     Of a dead process that led a session, the others in that session are ended.
     """
     process = record.process()
-    if process is None:
-        end(_left_in_session(record), patience)
-        return
-    descendants = process.children(recursive=True)
-    end([process], patience)
-    end(descendants, patience)
+    others = process.children(recursive=True) if process else _left_in_session(record)
+    end([process] if process else [], patience)
+    end(others, patience)
 
 
 def _left_in_session(record: ProcessRecord) -> list[psutil.Process]:
     """The processes in the session of a dead process. As long as there are any, no other process
     gets its id."""
-    if not record.is_of_root or psutil.pid_exists(record.pid):
-        return []
     left = []
     for process in psutil.process_iter():
-        with suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
-            if os.getsid(process.pid) == record.pid and process.create_time() >= record.created:
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getsid(process.pid) == record.pid and record.is_of_root:
                 left.append(process)
-    return left
+    return [] if psutil.pid_exists(record.pid) else left
 
 
 def end(processes: Sequence[psutil.Process], patience: float) -> None:

@@ -14,7 +14,7 @@ from prefect.exceptions import ObjectNotFound
 from flows.commands.terminal import show
 from flows.common.promote import PROMOTED, REFUSED, RESOURCE
 from infra.errors import UserError
-from infra.services.prefect_status import require_access
+from infra.services.prefect_api import require_access
 
 LINKS = "Report: {{ event.payload.report }}\nRun: {{ event.payload.flow_run }}"
 # Per automation: the events, the id of their resource, and the notification's subject and text.

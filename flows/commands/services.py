@@ -12,7 +12,7 @@ from infra.errors import UserError
 from infra.masking import mask_secrets
 from infra.processes import ServicesRecord, read_record
 from infra.services.deployments import deploy as deploy_flows
-from infra.services.prefect_status import next_run, progress_of, require_access, responds
+from infra.services.prefect_api import next_run, progress_of, require_access, responds
 from infra.settings import settings
 from tasks.tracking import registry
 

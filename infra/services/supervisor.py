@@ -34,14 +34,12 @@ from infra.processes import (
     remove_record,
     stop,
 )
-from infra.services.deployments import command_environment, deploy, worker_is_online
-from infra.services.prefect_status import responds
+from infra.services.deployments import command_environment, deploy
+from infra.services.prefect_api import responds, worker_is_online
 from infra.settings import CHECKOUT, LOOPBACK, settings
 from infra.storage.mlflow_locations import ARTIFACTS, follow_database
 
 START_SECONDS = 240.0
-# Size in bytes above which a log is rotated at the next start.
-MAX_LOG_BYTES = 10 * 2**20
 # Seconds that a run in a terminal has to end its trainings and to say so.
 RUN_SECONDS = 30.0
 # Seconds that `down` gives `up` to end all runs and services.
@@ -56,25 +54,18 @@ class Service:
     command: list[str]
     is_ready: Callable[[], bool]
     record: ProcessRecord | None = None  # None before the start
-    process: subprocess.Popen[bytes] = field(init=False)
-    started: float = field(init=False)
+    process: psutil.Popen = field(init=False)
 
     @property
     def log(self) -> Path:
-        """Path of the log; its folder is created if it is missing."""
-        folder = settings().root.resolve() / "logs"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder / f"{self.name}.log"
+        """Path of the log."""
+        return settings().root.resolve() / "logs" / f"{self.name}.log"
 
     def start(self) -> None:
-        """Start the service.
-
-        A log above the limit is rotated first; one earlier log is kept as `<name>.log.1`.
-        """
-        if self.log.exists() and self.log.stat().st_size > MAX_LOG_BYTES:
-            self.log.replace(self.log.with_suffix(".log.1"))
+        """Start the service, which appends to its log."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
+            self.process = psutil.Popen(
                 self.command,
                 env=command_environment(),
                 cwd=CHECKOUT,
@@ -84,14 +75,9 @@ class Service:
                 start_new_session=True,  # Ctrl-C and the end of the terminal do not reach it
             )
         self.record = record_process(self.process.pid)
-        self.started = time.monotonic()
 
     def wait(self) -> None:
-        """Wait until the service is ready.
-
-        Raises:
-            UserError: it ended, or was not ready within START_SECONDS.
-        """
+        """Wait until the service is ready; errors as for `has_started`."""
         while not self.has_started():
             time.sleep(0.2)
 
@@ -102,16 +88,15 @@ class Service:
             UserError: it ended, or is not ready although START_SECONDS have passed.
         """
         self.require_running()
-        if self.is_ready():
-            return True
-        if self.age > START_SECONDS:
+        ready = self.is_ready()
+        if not ready and self.age > START_SECONDS:
             raise self._failure("is not ready")
-        return False
+        return ready
 
     @property
     def age(self) -> float:
         """Seconds since the start."""
-        return time.monotonic() - self.started
+        return time.time() - self.process.create_time()
 
     def require_running(self) -> None:
         """Check that the service runs.
@@ -136,7 +121,7 @@ def services() -> tuple[Service, ...]:
     python = [sys.executable, "-m"]
     prefect_server = Service(
         "prefect",
-        [*python, "infra.services.prefect_server"],
+        [*python, "infra.services.prefect_server", str(current.prefect_port)],
         partial(responds, f"{current.prefect_url}/api/health"),
     )
     mlflow_server = Service(
@@ -154,7 +139,7 @@ def services() -> tuple[Service, ...]:
     worker = Service(
         "worker",
         [*python, "prefect", "worker", "start", "--pool", current.work_pool, "--type", "process"],
-        worker_is_online,
+        partial(worker_is_online, f"{current.prefect_url}/api"),
     )
     own_mlflow = [mlflow_server] if _records_here() else []
     return prefect_server, *own_mlflow, worker
@@ -174,35 +159,29 @@ def temporary_server() -> Service:
     """
     with socket.socket() as free:
         free.bind((LOOPBACK, 0))
-        api = f"http://{LOOPBACK}:{free.getsockname()[1]}/api"
+        port = free.getsockname()[1]
+    api = f"http://{LOOPBACK}:{port}/api"
+    os.environ |= {"PREFECT_API_URL": api, "PREFECT_UI_URL": "", TEMPORARY_SERVER: api}
     server = Service(
         "temporary-prefect",
-        [
-            *("env", "PREFECT__SERVER_EPHEMERAL=1", "PREFECT__SERVER_FINAL=1"),
-            *("PREFECT_SERVER_LOGGING_LEVEL=ERROR", f"PREFECT_API_URL={api}"),
-            *(sys.executable, "-m", "infra.services.temporary_server"),
-            *(str(urlsplit(api).port), str(os.getpid())),
-        ],
+        [sys.executable, "-m", "infra.services.prefect_server", str(port), str(os.getpid())],
         partial(responds, f"{api}/health"),
     )
     server.start()
     atexit.register(server.process.terminate)
-    os.environ |= {"PREFECT_API_URL": api, "PREFECT_UI_URL": "", TEMPORARY_SERVER: api}
     return server
 
 
 def wait_for_started_server(api: str) -> None:
     """Wait while `bidaflow up` starts the Prefect server that has this API."""
-    record = read_record()
-    if record is None or not record.supervisor.alive or api != f"{record.prefect_url}/api":
+    record, health = read_record(), f"{api}/health"
+    if record is None or api != f"{record.prefect_url}/api" or not record.supervisor.alive:
         return
-    if responds(f"{api}/health"):
+    if responds(health):
         return
     print("Waiting for the Prefect server, which bidaflow up is starting.", file=sys.stderr)
     deadline = time.monotonic() + START_SECONDS
-    while record.supervisor.alive and time.monotonic() < deadline:
-        if responds(f"{api}/health"):
-            return
+    while record.supervisor.alive and time.monotonic() < deadline and not responds(health):
         time.sleep(0.2)
 
 

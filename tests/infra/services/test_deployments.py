@@ -1,24 +1,25 @@
 """The deployments of prefect.yaml on a Prefect server, and the environment of the services."""
 
-import shutil
+import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import yaml
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate, WorkPoolUpdate
+from prefect.client.schemas.actions import (
+    DeploymentScheduleCreate,
+    DeploymentUpdate,
+    WorkPoolCreate,
+    WorkPoolUpdate,
+)
+from prefect.client.schemas.responses import DeploymentResponse
+from prefect.client.schemas.schedules import CronSchedule, IntervalSchedule, RRuleSchedule
 from prefect.flows import load_flow_from_entrypoint
 from prefect.settings import PREFECT_API_URL
 
 from infra.errors import UserError
-from infra.services import deployments
-from infra.services.deployments import (
-    TAG,
-    command_environment,
-    deploy,
-    save_deployments,
-    saved_deployments,
-)
+from infra.services.deployments import TAG, command_environment, deploy
 from infra.settings import CHECKOUT, settings
 
 
@@ -36,17 +37,6 @@ def test_services_share_the_callers_folders(
         assert environment[f"BIDAFLOW_{name}"] == str(tmp_path.resolve() / folder)
 
 
-def test_copied_root_restores_none_of_the_originals(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    saved, copied = root / "saved.json", root.with_name("copy") / "saved.json"
-    save_deployments(saved, {"an id": {"paused": True}})
-    shutil.copytree(root, copied.parent)
-    assert saved_deployments(saved) == {"an id": {"paused": True}}
-    monkeypatch.setenv("BIDAFLOW_ROOT", str(copied.parent))
-    assert saved_deployments(copied) == {}
-
-
 def test_every_deployment_has_an_entrypoint() -> None:
     """With valid parameters, also those of its schedules, but for the data, which a user names."""
     file = yaml.safe_load((CHECKOUT / "prefect.yaml").read_text(encoding="utf-8"))
@@ -61,16 +51,11 @@ def test_every_deployment_has_an_entrypoint() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.usefixtures("prefect_server", "root")
-def test_what_people_changed_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deployments of others, the pool, and parameters, also if a deployment is killed half-way."""
+@pytest.mark.usefixtures("prefect_server")
+def test_what_people_changed_stays(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deployments of others, the pool, and editable fields that prefect.yaml has not changed."""
     monkeypatch.setenv("PREFECT_API_URL", PREFECT_API_URL.value() or "")
-    monkeypatch.setattr(deployments, "PAGE", 3)
     schema = {"type": "object", "properties": {"day": {"type": "string", "title": "day"}}}
-
-    def die(*_: object) -> None:
-        raise SystemExit("killed")
-
     with get_client(sync_client=True) as client:
         flow = client.create_flow_from_name("nightly")
         others = [
@@ -82,19 +67,23 @@ def test_what_people_changed_stays(monkeypatch: pytest.MonkeyPatch) -> None:
             deploy()
             changed = {"variants": ["char"]}
             retrain = client.read_deployment_by_name("retrain/retrain")
-            client.update_deployment(retrain.id, DeploymentUpdate(parameters=changed))
+            client.update_deployment(retrain.id, DeploymentUpdate(parameters=changed, paused=True))
+            client.create_deployment_schedules(retrain.id, SCHEDULES)
+            schedules = plain_schedules(client.read_deployment(retrain.id))
             duplicate = client.create_deployment(
                 retrain.flow_id, "mine", entrypoint=retrain.entrypoint, tags=[TAG]
             )
             changes = WorkPoolUpdate(is_paused=True, concurrency_limit=1)
             client.update_work_pool(settings().work_pool, changes)
-            with monkeypatch.context() as patch, pytest.raises(SystemExit):
-                patch.setattr(deployments, "_restore", die)
-                deploy()
-            assert client.read_deployment(retrain.id).parameters == {}
+            file = root / "deployments.json"
+            sections = json.loads(file.read_text())
+            sections["retrain"]["paused"] = "as if prefect.yaml had been edited since"
+            file.write_text(json.dumps(sections))
             deploy()
-            assert client.read_deployment(retrain.id).parameters == changed
-            form = client.read_deployment(retrain.id).parameter_openapi_schema
+            after = client.read_deployment(retrain.id)
+            assert after.parameters == changed and not after.paused
+            assert plain_schedules(after) == schedules and len(schedules) == 4
+            form = after.parameter_openapi_schema
             assert client.read_deployment(duplicate).parameter_openapi_schema == form != {}
             pool = client.read_work_pool(settings().work_pool)
             assert pool.is_paused and pool.concurrency_limit == 1
@@ -105,6 +94,23 @@ def test_what_people_changed_stays(monkeypatch: pytest.MonkeyPatch) -> None:
                     client.delete_deployment(deployment.id)
 
 
+SCHEDULES = [
+    DeploymentScheduleCreate(schedule=schedule, active=False, parameters={"effort": "fast"})
+    for schedule in (
+        CronSchedule(cron="30 5 * * 2", timezone="Asia/Tokyo", day_or=False),
+        IntervalSchedule(interval=timedelta(hours=36), timezone="Europe/Paris"),
+        RRuleSchedule(rrule="DTSTART:20260105T030000\nRRULE:FREQ=WEEKLY", timezone="UTC"),
+    )
+]
+
+
+def plain_schedules(deployment: DeploymentResponse) -> list[str]:
+    """What people can set of a deployment's schedules, in a fixed order."""
+    fields = {"schedule", "active", "parameters", "slug"}
+    return sorted(str(s.model_dump(include=fields)) for s in deployment.schedules)
+
+
+@pytest.mark.heavy
 @pytest.mark.usefixtures("prefect_server", "root")
 def test_deployments_on_kubernetes_are_not_moved_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_API_URL", PREFECT_API_URL.value() or "")

@@ -18,7 +18,6 @@ from infra.errors import UserError
 from infra.processes import ServicesRecord, record_process
 from infra.services import supervisor
 from infra.services.supervisor import (
-    MAX_LOG_BYTES,
     Service,
     wait_for_all,
     wait_for_started_server,
@@ -265,26 +264,6 @@ def test_edits_survive_restart_and_ctrl_c_stops_all(
         assert after[field] == before[field]
     assert services.deployment("train")["parameters"] == {}
     assert services.deployment("ingest")["paused"] is True
-
-
-def test_rotates_long_logs_and_keeps_short_ones(root: Path) -> None:
-    service = Service("prefect", [sys.executable, "-c", "print('started')"], is_ready=lambda: True)
-
-    def start() -> None:
-        service.start()
-        assert service.process.wait() == 0
-
-    start()  # the very first start: there is no log yet
-    for text in ("the earliest", "the last"):
-        service.log.write_text(text, encoding="utf-8")
-        with service.log.open("r+b") as log:
-            log.truncate(MAX_LOG_BYTES + 1)
-        start()
-    service.log.write_text("short\n", encoding="utf-8")
-    start()
-    assert service.log.read_text(encoding="utf-8") == "short\nstarted\n"
-    (earlier,) = (root / "logs").glob("prefect.log.*")
-    assert earlier.read_bytes().startswith(b"the last")
 
 
 def slow_service(seconds: float, name: str) -> Service:

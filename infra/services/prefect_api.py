@@ -1,6 +1,7 @@
-"""What runs and what comes next on a Prefect server, in requests that take at most seconds."""
+"""Requests to a Prefect server, which take at most seconds: access to it, and what it runs."""
 
 import os
+import time
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from typing import Any
@@ -9,10 +10,10 @@ from zoneinfo import ZoneInfo
 import httpx
 
 from infra.errors import UserError
-from infra.masking import mask_secrets
+from infra.services.named_server import NamedServer
+from infra.settings import settings
 
 SECONDS = 3.0  # until a server counts as not responding
-LOGIN_SECONDS = 10.0  # the same at the start of a run, which should not fail if the server is busy
 
 
 @dataclass(frozen=True)
@@ -34,30 +35,31 @@ def responds(url: str) -> bool:
     return True
 
 
+def named_server(api: str) -> NamedServer:
+    """The Prefect server with this API."""
+    return NamedServer(
+        "Prefect",
+        api,
+        f"{api}/admin/version",
+        login(),
+        "PREFECT_API_URL",
+        "PREFECT_API_AUTH_STRING to user:password",
+    )
+
+
 def require_access(api: str) -> None:
     """Check that a Prefect server responds, and accepts the login in PREFECT_API_AUTH_STRING.
 
     Raises:
         UserError: it does not.
     """
-    shown = mask_secrets(api)
-    try:
-        response = httpx.get(f"{api}/admin/version", auth=login(), timeout=LOGIN_SECONDS)
-    except (httpx.TransportError, httpx.InvalidURL) as error:
-        raise UserError(
-            f"No Prefect server responds at {shown} ({error}). Start it, or correct or unset "
-            "PREFECT_API_URL."
-        ) from error
-    if response.status_code in (401, 403):
-        raise UserError(
-            f"The Prefect server at {shown} refuses access. Set PREFECT_API_AUTH_STRING to "
-            "user:password."
-        )
+    server = named_server(api)
+    response = server.answer()
     is_page = response.headers.get("content-type", "").startswith("text/html")
     if response.is_success and is_page:  # not the page of a proxy about an error
         raise UserError(
-            f"{shown} has web pages, not the API of a Prefect server. Correct PREFECT_API_URL: it "
-            "ends in /api."
+            f"{server.shown} has web pages, not the API of a Prefect server. Correct "
+            "PREFECT_API_URL: it ends in /api."
         )
 
 
@@ -65,6 +67,15 @@ def login() -> tuple[str, str] | None:
     """The user and the password in PREFECT_API_AUTH_STRING; None if it is not set."""
     user, _, password = os.environ.get("PREFECT_API_AUTH_STRING", "").partition(":")
     return (user, password) if user else None
+
+
+def worker_is_online(api: str) -> bool:
+    """Whether a worker of our work pool has told the server that it is ready for runs."""
+    try:
+        workers = query(api, f"work_pools/{settings().work_pool}/workers", {})
+    except httpx.HTTPError:  # its database may be locked
+        return False
+    return any(worker["status"] == "ONLINE" for worker in workers)
 
 
 def next_run(api: str) -> ScheduledRun | None:
@@ -75,9 +86,9 @@ def next_run(api: str) -> ScheduledRun | None:
     """
     planned = {"state": {"type": {"any_": ["SCHEDULED"]}}, "deployment_id": {"is_null_": False}}
     body = {"flow_runs": planned, "sort": "EXPECTED_START_TIME_ASC", "limit": 1}
-    for run in _query(api, "flow_runs", body):
+    for run in query(api, "flow_runs", body):
         by_id = {"deployments": {"id": {"any_": [run["deployment_id"]]}}}
-        (deployment,) = _query(api, "deployments", by_id)
+        (deployment,) = query(api, "deployments", by_id)
         time = datetime.fromisoformat(run["expected_start_time"])
         return ScheduledRun(
             deployment["name"],
@@ -99,14 +110,30 @@ def progress_of(api: str, run_id: str) -> str:
     """The latest progress of a flow run, as one line; empty if none is shown."""
     own = {"flow_run_id": {"any_": [run_id]}, "type": {"any_": ["progress"]}}
     try:
-        artifacts = _query(api, "artifacts", {"artifacts": own, "sort": "UPDATED_DESC", "limit": 1})
+        artifacts = query(api, "artifacts", {"artifacts": own, "sort": "UPDATED_DESC", "limit": 1})
     except httpx.HTTPError:
         return ""
     return next((artifact["description"] or "" for artifact in artifacts), "")
 
 
-def _query(api: str, things: str, filters: dict[str, Any]) -> list[dict[str, Any]]:
-    url = f"{api}/{things}/filter"
-    response = httpx.post(url, json=filters, auth=login(), timeout=SECONDS)
-    results: list[dict[str, Any]] = response.raise_for_status().json()
-    return results
+def query(
+    api: str, things: str, filters: dict[str, Any], patience: float | None = None
+) -> list[dict[str, Any]]:
+    """The things that fulfil filters of Prefect's API, at most 200; errors as for `send`."""
+    response = send("POST", f"{api}/{things}/filter", filters, patience or SECONDS)
+    return list(response.json())
+
+
+def send(method: str, url: str, body: dict[str, Any], patience: float) -> httpx.Response:
+    """The response to a request, which is repeated for some seconds if the database is locked.
+
+    Raises:
+        httpx.HTTPError: there is no response in these seconds, or its status is 400 or above.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        response = httpx.request(method, url, json=body, auth=login(), timeout=patience)
+        is_locked = response.status_code == httpx.codes.SERVICE_UNAVAILABLE
+        if not is_locked or time.monotonic() > deadline:
+            return response.raise_for_status()
+        time.sleep(0.5)
