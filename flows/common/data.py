@@ -169,7 +169,8 @@ def local_copy(file: Source) -> Path:
 class Splits:
     """A dataset's parameters, its name, and its ingested splits.
 
-    `validation` consists of articles held out of the training files. Choices (when to stop, which
+    `validation` consists of articles held out of the training files, and of passages with feedback
+    held out of the files that are mixed in. Choices (when to stop, which
     threshold, which model) are made on it; `dev` is only reported. Without a validation split,
     promotion uses `dev`.
     """
@@ -220,6 +221,9 @@ def ingest_dataset(data: DataParameters) -> Splits:
         ]
         dev_portions = ingest_each(files.dev, data)
     shares = Shares(validation=files.validation_share, dev=dev_share, seed=data.seed)
+    articles = sum(int(articles_with_questions(portion.folder).sum()) for portion in portions)
+    if not has_validation(articles, shares):
+        shares = shares.model_copy(update={"validation": 0.0})
     if dev_portions:
         dev = split_stage(dev_portions)
         exclusions = Exclusions(scored=dev.folder, overlap=files.overlap)
@@ -227,9 +231,10 @@ def ingest_dataset(data: DataParameters) -> Splits:
         dev = split_stage(portions, "dev", shares)
         exclusions = Exclusions(held_out=(dev.folder,))
     validation = None
-    articles = sum(int(articles_with_questions(portion.folder).sum()) for portion in portions)
-    if has_validation(articles, shares):
-        validation = split_stage(portions, "validation", shares, exclusions, data.negatives)
+    if shares.validation:
+        with_feedback = (p for p in mixed if len(feedback_contexts(p.folder)))
+        held_out = [*portions, *(replace(portion, weight=1.0) for portion in with_feedback)]
+        validation = split_stage(held_out, "validation", shares, exclusions, data.negatives)
         exclusions = replace(exclusions, held_out=(*exclusions.held_out, validation.folder))
     train = split_stage([*portions, *mixed], "train", shares, exclusions, data.negatives)
     for part, split in (("train", train), ("validation", validation)):

@@ -196,8 +196,8 @@ class DataParameters(Form):
     mix: list[MixedSource] = Field(
         [],
         kw_only=True,
-        description="Additional sources, each with a weight. They are used for training only: "
-        "none of their questions are held out.",
+        description="Additional sources, each with a weight. They are used for training only. "
+        "Of the passages with feedback, a third is held out for validation.",
     )
     columns: TableColumns = Field("", kw_only=True)
     dev_share: float = Field(

@@ -41,6 +41,7 @@ from tasks.data.ingested import (
 )
 from tasks.data.negatives import NegativeSampler
 from tasks.datasets.catalog import SplitName
+from tasks.datasets.feedback import FEEDBACK
 
 
 class Shares(BaseModel, frozen=True):
@@ -98,6 +99,8 @@ class Exclusions:
     held_out: tuple[Path, ...] = ()  # from the same files: repeated contexts are left out
 
 
+# The share of the passages with feedback, mixed in, that is held out for validation.
+FEEDBACK_SHARE = 1 / 3
 NOTHING_HELD_OUT = Shares()
 NO_EXCLUSIONS = Exclusions()
 
@@ -110,7 +113,8 @@ def write_split(
     apart: Exclusions = NO_EXCLUSIONS,
     negatives: float = 0,
 ) -> dict[str, Any]:
-    """Write one part of the divided portions, and all of the others, as an ingested split.
+    """Write one part of the divided portions, and all of the others, as an ingested split. If there
+    is a validation part, it has a share of the others' passages with feedback, and train has not.
 
     Contexts are renumbered. A question of weight w is written ⌊w⌋ times, and once more with
     probability w − ⌊w⌋, drawn by seed and question id; copies have ids that end in ×2, ×3, …
@@ -124,6 +128,9 @@ def write_split(
     contexts = [Contexts(portion) for portion in portions]
     shared = shared_ids(contexts)
     keep_part([kept for kept in contexts if kept.portion.divided], part, shares)
+    for mixed in contexts if shares.validation else ():
+        if not mixed.portion.divided:
+            mixed.keep &= _is_held_out(mixed) == (part == "validation")
     left_out = _exclude(contexts, apart)
     # Parquet names the items of a list differently, so the schemas are those of the read files.
     schemas = {name: pq.read_schema(portions[0].folder / f"{name}.parquet") for name in TABLES}
@@ -181,6 +188,25 @@ def keep_part(contexts: Sequence[Contexts], part: SplitName, shares: Shares) -> 
     for portion in contexts:
         parts = [next(divided) if asked else "train" for asked in portion.has_questions]
         portion.keep &= (np.array(parts) == part)[portion.article_of]
+
+
+def feedback_contexts(folder: Path) -> IntArray:
+    """The contexts of an ingested file about which it has feedback, one per question."""
+    is_feedback = pc.starts_with(pc.field("id"), FEEDBACK)
+    columns = ["context_id"]
+    table: Any = pq.read_table(folder / "questions.parquet", columns=columns, filters=is_feedback)
+    contexts: IntArray = table["context_id"].to_numpy()
+    return contexts
+
+
+def _is_held_out(contexts: Contexts) -> BoolArray:
+    """Whether each context has feedback and is held out for validation, (n,). This depends on its
+    text only, so no later training learns what an earlier one was compared on."""
+    held_out = np.zeros(len(contexts.keep), dtype=np.bool_)
+    for context in feedback_contexts(contexts.portion.folder):
+        number = hash_uniform("feedback", 0, str(contexts.fingerprints[context]))
+        held_out[context] = number < FEEDBACK_SHARE
+    return held_out
 
 
 def _exclude(contexts: Sequence[Contexts], exclusions: Exclusions) -> int:

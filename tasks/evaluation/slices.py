@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.arrays import BoolArray, IntArray
+from tasks.datasets.feedback import FEEDBACK
 from tasks.evaluation.evaluate import Columns, EvaluationSplit, mean
 from tasks.text.tokenizer import tokenize
 from tasks.text.vocabulary import Lexicon, is_known
@@ -16,8 +17,6 @@ from tasks.text.vocabulary import Lexicon, is_known
 QUESTION_WORD = re.compile(
     r"\b(how (?:many|much)|how|who|whom|whose|what|when|where|which|why)\b", re.IGNORECASE
 )
-FEEDBACK = "feedback-"
-"""What the ids of questions begin with whose answers people confirmed or corrected."""
 CONTEXT_EDGES = (100, 150, 200, 300, 400)
 ANSWER_EDGES = (1, 2, 3, 5, 10)
 

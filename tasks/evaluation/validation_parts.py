@@ -10,6 +10,7 @@ from hashlib import blake2b
 import numpy as np
 
 from models.arrays import BoolArray
+from tasks.datasets.feedback import FEEDBACK
 from tasks.evaluation.evaluate import EvaluationSplit
 
 # Epochs of one training are more alike than two models, so fewer questions tell them apart.
@@ -23,11 +24,20 @@ def is_deciding(split: EvaluationSplit) -> BoolArray:
 
     It depends only on the texts of the article's contexts, so an article keeps its part as data
     grow. Only the article with the lowest number may move: it is always in the part that stops.
+    Passages of feedback decide, so that a promotion sees what the corrections are about.
     """
     texts: defaultdict[int, set[str]] = defaultdict(set)
     for article, context in set(zip(split.article_of, split.context_of, strict=True)):
         texts[article].add(split.contexts[context])
     numbers = {article: _number("\n".join(sorted(own))) for article, own in texts.items()}
+    corrected = {
+        split.contexts[context]
+        for id, context in zip(split.ids, split.context_of, strict=True)
+        if id.startswith(FEEDBACK)
+    }
+    for article, own in texts.items():
+        if own & corrected:
+            numbers[article] = STOPPING_SHARE + (1 - STOPPING_SHARE) * numbers[article]
     limit = max(STOPPING_SHARE, np.nextafter(min(numbers.values()), 1))
     return np.array([numbers[article] >= limit for article in split.article_of], dtype=np.bool_)
 

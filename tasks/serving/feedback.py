@@ -7,7 +7,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from infra.errors import UserError
-from tasks.evaluation.slices import FEEDBACK
+from tasks.datasets.feedback import FEEDBACK
 from tasks.serving.schemas import Feedback
 
 LARGEST_FILE = 1 << 30  # bytes

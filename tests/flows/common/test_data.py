@@ -35,6 +35,8 @@ from tasks.inference.trained_contexts import (
     trained_contexts,
     write_trained_contexts,
 )
+from tasks.serving.feedback import keep
+from tasks.serving.schemas import Feedback
 from tasks.text.build_vocabulary import VocabularyConfig
 from tasks.tracking.runs import Split
 from tests.factories.prefect_artifacts import artifacts
@@ -52,6 +54,12 @@ def write(file: Path, articles: list[dict[str, Any]]) -> str:
 
 def ingest_in_flow(data: DataParameters) -> Splits:
     return flow(lambda: ingest_dataset(data), name="ingesting")()
+
+
+def keep_feedback(folder: Path) -> None:
+    for number in range(20):
+        text = f"Inn {number} is closed."
+        keep(folder, Feedback(question="What is closed?", context=text, answer="Inn", right=False))
 
 
 def parsed_files(root: Path) -> int:
@@ -303,14 +311,22 @@ def test_shares_that_leave_nothing_are_refused(tmp_path: Path) -> None:
 
 
 def test_mixed_in_files_are_used_for_training_only(tmp_path: Path) -> None:
+    """Except a share of the feedback, if there is a validation split."""
     own = write(tmp_path / "own.json", ARTICLES[:10])
     other = write(tmp_path / "other.json", ARTICLES[10:])
-    splits = ingest_in_flow(
-        DataParameters(
-            dataset=own, mix=[MixedSource(files=[other], weight=2)], validation_share=0.2
-        )
-    )
+    keep_feedback(tmp_path)
+    sources = [other, str(tmp_path / "feedback.jsonl")]
+    mix = [MixedSource(files=[source], weight=2) for source in sources]
+    splits = ingest_in_flow(DataParameters(dataset=own, mix=mix, validation_share=0.2))
     assert splits.validation is not None
+    passages = [
+        {text for text in texts(split.folder) if text.startswith("Inn")}
+        for split in (splits.validation, splits.train)
+    ]
+    assert all(passages) and sum(map(len, passages)) == len(passages[0] | passages[1]) == 20
+    assert [file["weight"] for file in splits.validation.facts["files"]] == [1, 1]
+    few = DataParameters(dataset=write(tmp_path / "few.json", ARTICLES[:2]), mix=mix[1:])
+    assert len(texts(ingest_in_flow(few).train.folder)) == 20 + 3
     contexts = {p["context"] for article in ARTICLES[10:] for p in article["paragraphs"]}
     assert contexts <= texts(splits.train.folder)
     assert not contexts & (texts(splits.validation.folder) | texts(splits.dev.folder))

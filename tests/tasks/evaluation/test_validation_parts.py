@@ -47,6 +47,17 @@ def test_equal_articles_share_a_part(base: EvaluationSplit) -> None:
     assert (parts[:40] == parts[40:]).all()
 
 
+def test_all_passages_of_feedback_decide(base: EvaluationSplit) -> None:
+    """Also for questions of other files about them, else a passage would stop and decide."""
+    split = validation(base, [f"article {n % 30}" for n in range(60)])
+    ids = [f"feedback-{n}" if n in range(20, 40) else text for n, text in enumerate(split.ids)]
+    parts = is_deciding(replace(split, ids=ids)).reshape(-1, 2)
+    assert parts[10:20].all() and parts[40:50].all()
+    others = is_deciding(split).reshape(-1, 2)
+    assert not others[10:20].all()
+    assert (parts[:10] == others[:10]).all() and (parts[20:40] == others[20:40]).all()
+
+
 @pytest.mark.parametrize("articles", [1, 2, 5, 30])
 def test_some_article_stops_the_training(base: EvaluationSplit, articles: int) -> None:
     split = validation(base, [f"article {n}" for n in range(articles)])

@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,17 @@ from starlette.testclient import TestClient
 from tasks.data.ingest import ingest_file
 from tasks.data.ingested import Portion
 from tasks.data.readers import read_articles
-from tasks.data.splits import Shares, write_split
+from tasks.data.splits import Exclusions, Shares, write_split
+from tasks.datasets.catalog import SplitName
 from tasks.evaluation.evaluate import load_split
 from tasks.evaluation.slices import guarded_slices
+from tasks.evaluation.validation_parts import is_deciding
 from tasks.serving import feedback
 from tasks.serving.feedback import keep
 from tasks.serving.schemas import Feedback
 from tasks.text.vocabulary import Lexicon
 from tests.factories.serving import OTHER_TEXT, QUESTION, client, serve_untrained
+from tests.factories.split_files import new
 
 CONTEXT = OTHER_TEXT["context"]
 CORRECTION = {**OTHER_TEXT, "answer": "by the quay", "right": False, "version": "1"}
@@ -99,24 +103,53 @@ def test_lines_of_several_writers_do_not_mix(tmp_path: Path) -> None:
 
 
 def test_share_of_the_passages_decides_on_promotions(tmp_path: Path) -> None:
-    """As a training file, feedback is divided by passage, and is a slice of validation."""
-    for number in range(40):
-        context = f"House {number // 2} stands by the river."
-        question = "What is by the river?" if number % 2 else "Where is it?"
-        answer = {"answer": "House" if number % 2 else "by the river", "right": False}
-        keep(tmp_path, Feedback(question=question, context=context, **answer))
-    (tmp_path / "ingested").mkdir()
-    ingest_file(tmp_path / "ingested", tmp_path / "feedback.jsonl")
-    portion = Portion(tmp_path / "ingested", "feedback.jsonl")
-    lexicon = Lexicon({"river": 2}, {}, lower_case=True)
-    contexts = []
-    for part in ("train", "validation"):
-        (tmp_path / part).mkdir()
-        write_split(tmp_path / part, [portion], part, Shares(validation=0.4))
-        split = load_split(tmp_path / part)
-        assert guarded_slices(split, lexicon)["feedback"].all()
-        assert len(split) == 2 * len(split.contexts)
-        contexts.append(set(split.contexts))
-    assert not contexts[0] & contexts[1]
-    assert len(contexts[0] | contexts[1]) == 20
-    assert 2 < len(contexts[1]) < 15
+    """Mixed in, a third of the passages is in validation, where all of them decide, and is not
+    trained on; a passage keeps its part as feedback grows."""
+    validation: list[set[str]] = []
+    for round_ in (1, 2):
+        for number in range(60):
+            context = f"House {round_ * (number // 2)} stands by the river."
+            question = "What is by the river?" if number % 2 else "Where is it?"
+            answer = {"answer": "House" if number % 2 else "by the river", "right": False}
+            keep(tmp_path, Feedback(question=question, context=context, **answer))
+        folder = new(tmp_path / f"round {round_}")
+        ingest_file(new(folder / "feedback"), tmp_path / "feedback.jsonl")
+        mixed = Portion(folder / "feedback", "feedback.jsonl", 3.0, divided=False)
+        portions = [own_articles(folder), mixed]
+        write_split(new(folder / "validation"), [portions[0], replace(mixed, weight=1.0)], *PART)
+        apart = Exclusions(held_out=(folder / "validation",))
+        facts = write_split(new(folder / "train"), portions, "train", PART[1], apart)
+        assert facts["contexts_left_out"] == 0
+        split, train = (load_split(folder / part) for part in ("validation", "train"))
+        lexicon = Lexicon({"river": 2}, {}, lower_case=True)
+        feedback = guarded_slices(split, lexicon)["feedback"]
+        assert is_deciding(split)[feedback].all() and not is_deciding(split)[~feedback].all()
+        assert not {*split.contexts} & {*train.contexts}
+        own, weighted = feedback.sum(), guarded_slices(train, lexicon)["feedback"].sum()
+        assert weighted == 3 * (60 * round_ - own)
+        validation.append({text for text in split.contexts if "House" in text})
+    assert 5 < len(validation[0]) < 15
+    assert validation[0] <= validation[1]
+
+
+PART: tuple[SplitName, Shares] = ("validation", Shares(validation=0.4))
+
+
+def own_articles(folder: Path) -> Portion:
+    """An ingested file with 20 articles and without feedback."""
+    rows = [
+        {"id": f"{n}", "title": f"{n}", "context": f"Bar {n} is open.", "question": "What is?"}
+        for n in range(20)
+    ]
+    answered = [{**row, "answers": {"text": ["Bar"], "answer_start": [0]}} for row in rows]
+    (folder / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in answered))
+    ingest_file(new(folder / "own"), folder / "own.jsonl")
+    return Portion(folder / "own", "own.jsonl")
+
+
+def test_without_validation_all_feedback_is_trained_on(tmp_path: Path) -> None:
+    for number in range(9):
+        keep(tmp_path, Feedback(question="?", context=f"Bar {number}", answer="Bar", right=True))
+    ingest_file(new(tmp_path / "feedback"), tmp_path / "feedback.jsonl")
+    portions = [own_articles(tmp_path), Portion(tmp_path / "feedback", "", divided=False)]
+    assert write_split(new(tmp_path / "train"), portions, "train", Shares())["contexts"] == 29

@@ -1,0 +1,4 @@
+"""How questions are marked whose answers people confirmed or corrected."""
+
+FEEDBACK = "feedback-"
+"""What their ids begin with."""
