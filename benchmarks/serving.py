@@ -104,10 +104,22 @@ def started(command: Sequence[str], port: int, probe: str) -> Iterator[psutil.Pr
 
 def _responds(port: int, path: str) -> bool:
     with suppress(OSError):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-        connection.request("GET", path)
-        return connection.getresponse().status == http.client.OK
+        return _get(port, path).status == http.client.OK
     return False
+
+
+def _get(port: int, path: str) -> http.client.HTTPResponse:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection.request("GET", path)
+    return connection.getresponse()
+
+
+def batches() -> np.ndarray:
+    """What the model has done until now: batches, questions, and seconds."""
+    lines = _get(BIDAFLOW, "/metrics").read().decode().splitlines()
+    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    names = ("model_seconds_count", "batch_questions_sum", "model_seconds_sum")
+    return np.array([float(values[f"bidaflow_{name}"]) for name in names])
 
 
 def run_clients(
@@ -127,7 +139,8 @@ def run_clients(
 
 
 def measure(port: int, pairs: Sequence[Pair], count: int, seconds: float) -> dict[str, float]:
-    """Milliseconds of a request, and requests per second, with so many clients."""
+    """Milliseconds of a request, and requests per second, with so many clients; of `bidaflow serve`
+    also questions and milliseconds of a batch that the model answers."""
     times: list[float] = []
 
     def work(first: int, stop: threading.Event) -> None:
@@ -139,14 +152,20 @@ def measure(port: int, pairs: Sequence[Pair], count: int, seconds: float) -> dic
             if stop.is_set():
                 return
 
+    before = batches() if port == BIDAFLOW else None
     run_clients(count, work, lambda: time.sleep(seconds))
-    return {
+    measured = {
         "requests": len(times),
         "per_second": len(times) / seconds,
         "median_ms": 1000 * statistics.median(times),
         "95_percent_ms": 1000 * float(np.quantile(times, 0.95)),
         "99_percent_ms": 1000 * float(np.quantile(times, 0.99)),
     }
+    if before is not None:
+        number, questions, model_seconds = batches() - before
+        measured["questions_per_batch"] = questions / number
+        measured["model_ms_per_batch"] = 1000 * model_seconds / number
+    return measured
 
 
 def disturb(
@@ -183,9 +202,8 @@ def disturb(
             while Client(BIDAFLOW, pairs).ask(0)[0] != version:
                 time.sleep(0.5)
             time.sleep(pause)
-            for child in server.children():
-                if "spawn_main" in " ".join(child.cmdline()):
-                    child.kill()
+            for replica in _replicas(server):
+                replica.kill()
             time.sleep(pause)
             while not _responds(BIDAFLOW, "/ping"):
                 time.sleep(0.5)
@@ -206,7 +224,12 @@ def _equal(answer: Answer, other: Answer) -> bool:
     return answer["answer"] == other["answer"] and bool(close)
 
 
+def _replicas(server: psutil.Process) -> list[psutil.Process]:
+    return [replica for child in server.children() for replica in child.children()]
+
+
 def _mib(server: psutil.Process) -> int:
+    """The resident memory of a server's processes; pages that they share count once."""
     family = [server, *server.children(recursive=True)]
     total = 0
     for process in family:
@@ -252,11 +275,15 @@ def main() -> None:
         own = [f"{programs}/bidaflow", "serve", arguments.dataset, "--port", str(BIDAFLOW)]
         server = servers.enter_context(started(own, BIDAFLOW, "/ping"))
         other = [*mlflow.split(), "--port", str(MLFLOW)]
-        servers.enter_context(started(other, MLFLOW, "/ping"))
+        beside = servers.enter_context(started(other, MLFLOW, "/ping"))
         for count in CLIENTS:
             result[f"{count}_clients"] = {
                 label: measure(port, pairs, count, arguments.seconds)
-                for label, port in (("bidaflow serve", BIDAFLOW), ("mlflow", MLFLOW))
+                | {"memory_mib": _mib(process)}
+                for label, port, process in (
+                    ("bidaflow serve", BIDAFLOW, server),
+                    ("mlflow", MLFLOW, beside),
+                )
             }
             print(f"Measured {count} client(s).", file=sys.stderr)
         if len(versions) > 1:

@@ -15,7 +15,7 @@ from infra.files import READ_PROGRESS
 from infra.reporting.progress_reporter import showing_read_progress
 from infra.run_logger import logger
 from tasks.data.ingested import Portion, articles_with_questions
-from tasks.data.splits import Exclusions, Overlap, Shares, has_validation
+from tasks.data.splits import Exclusions, Overlap, Shares, feedback_contexts, has_validation
 from tasks.datasets.catalog import DATASETS, FEW_QUESTIONS, FOR_FEW_QUESTIONS, Dataset, SplitName
 from tasks.datasets.fetch import Source
 from tasks.datasets.paths import (

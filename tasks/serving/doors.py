@@ -1,23 +1,27 @@
-"""The doors: of MLflow's scoring server, Hugging Face's task, the Open Inference Protocol, and the
-page."""
+"""The app of a replica: the doors of MLflow's scoring server, Hugging Face's task and the Open
+Inference Protocol, and the page."""
 
 import logging
 from collections.abc import Sequence
 from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import Annotated, Any
+from queue import Full
+from typing import Any
 
-from fastapi import APIRouter, Depends, HTTPException, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import FileResponse
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.exceptions import HTTPException
 
-from infra.errors import UserError
 from tasks.inference.predictor import AnswerRow
 from tasks.serving import metrics
 from tasks.serving.feedback import keep
-from tasks.serving.replica import Replica
+from tasks.serving.guard import Guard
+from tasks.serving.replica import LONGEST_WAIT, Replica
 from tasks.serving.schemas import (
+    LONGEST_TEXT,
     Feedback,
     Inference,
     Invocations,
@@ -25,13 +29,16 @@ from tasks.serving.schemas import (
     Question,
     QuestionAnswering,
 )
-from tasks.serving.served_model import ModelRequest, ServedModel, refused
+from tasks.serving.served_model import ModelRequest, ServedModel
 
 PAGE = Path(__file__).with_name("page")
 PAGE_ANSWERS = 5
-NO_QUESTION = "Expected an object with the texts question and context."
-LONGEST_TEXT = 100_000  # characters of a question or context; bounds the memory of a batch
-TOO_LONG = f"The question or the context has more than {LONGEST_TEXT:,} characters. Split it."
+NO_QUESTION = (
+    f"Expected an object with the texts question and context, of up to {LONGEST_TEXT:,} characters "
+    "each."
+)
+BUSY = f"The server is busy, or needed more than {LONGEST_WAIT:g} seconds. Try again later."
+RETRY_SECONDS = "1"
 OUTPUTS = {
     "answer": "BYTES",
     "start": "INT64",
@@ -46,32 +53,61 @@ router = APIRouter()
 logger = logging.getLogger(__name__)
 
 
-def _replica(request: Request) -> Replica:
-    replica: Replica = request.app.state.replica
-    return replica
+def create_app(replica: Replica, token: str | None, feedback: Path | None) -> Guard:
+    """The app of a replica. Requests need the token, if there is one. Feedback is kept in the
+    folder `feedback`."""
+    app = FastAPI(
+        title="bidaflow",
+        description="Answers questions from texts. Each answer names the version that gave it.",
+        docs_url=None,  # these pages load scripts from elsewhere
+        redoc_url=None,
+        exception_handlers={
+            RequestValidationError: _invalid,
+            HTTPException: _refused,
+            Full: _busy,
+            TimeoutError: _busy,
+        },
+    )
+    app.state.replica, app.state.feedback = replica, feedback
+    app.include_router(router)
+    return Guard(app, token)
 
 
-Answering = Annotated[Replica, Depends(_replica)]
+async def _invalid(request: Request, error: Any) -> JSONResponse:
+    """The first problem of an invalid request, without its texts."""
+    detail = error.errors()[0]
+    place = ".".join(str(part)[:50] for part in detail["loc"][1:])
+    reason = detail["msg"].removeprefix("Value error, ").rstrip(".")
+    if detail["type"] == "json_invalid":
+        place, reason = "body", f"not valid JSON ({detail['ctx']['error']})"
+    return JSONResponse({"error": f"Invalid request: {place or 'body'}: {reason}."}, 422)
+
+
+async def _refused(request: Request, error: Any) -> JSONResponse:
+    sentence = f"{error.detail.rstrip('.')}."
+    return JSONResponse({"error": sentence}, error.status_code, error.headers)
+
+
+async def _busy(request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"error": BUSY}, 503, {"retry-after": RETRY_SECONDS})
 
 
 async def _answer(
-    replica: Replica, response: Response, items: Sequence[Any], *wishes: Any
+    request: Request, response: Response, items: Sequence[Any], *wishes: Any
 ) -> tuple[ServedModel, list[list[AnswerRow]]]:
     """The likeliest answers to each item, and the model that gave them, which the response then
     names. Items that can't be answered get an error. `wishes` are those of a `ModelRequest`."""
-    problems = [_problem(item) for item in items]
-    valid = [item for item, problem in zip(items, problems, strict=True) if not problem]
-    pairs = [(item.question, item.context) for item in valid]
-    model, answers = await replica.answer(ModelRequest(pairs, *wishes))
+    is_question = [isinstance(item, Question) for item in items]
+    pairs = [
+        (item.question, item.context) if valid else ("", "")
+        for item, valid in zip(items, is_question, strict=True)
+    ]
+    model, answers = await request.app.state.replica.answer(ModelRequest(pairs, *wishes))
+    for (row, *_), valid in zip(answers, is_question, strict=True):
+        if not valid:
+            row["error"] = NO_QUESTION
     response.headers["x-model-version"] = f"{model.name}/{model.version}"
-    given = iter(answers)
-    return model, [[refused(problem)] if problem else next(given) for problem in problems]
-
-
-def _problem(item: Any) -> str:
-    if not isinstance(item, Question):
-        return NO_QUESTION
-    return TOO_LONG if max(len(item.question), len(item.context)) > LONGEST_TEXT else ""
+    return model, answers
 
 
 @router.get("/", include_in_schema=False)
@@ -104,27 +140,26 @@ def mlflow_version() -> Response:
 
 
 @router.post("/invocations")
-async def invocations(body: Invocations, replica: Answering, response: Response) -> Any:
+async def invocations(body: Invocations, request: Request, response: Response) -> Any:
     """Answer as MLflow's scoring server does."""
-    _, answers = await _answer(replica, response, body.items())
+    _, answers = await _answer(request, response, body.items())
     return {"predictions": [row for row, *_ in answers]}
 
 
 @router.post("/")
-async def question_answering(
-    body: QuestionAnswering, replica: Answering, response: Response
-) -> Any:
+async def question_answering(body: QuestionAnswering, request: Request, response: Response) -> Any:
     """Answer as Hugging Face's task question-answering does: with a list if `inputs` is one or
     `top_k` is above 1. Answers are "" only with `handle_impossible_answer`."""
     wanted = body.parameters or Parameters()
     items = [body.inputs] if isinstance(body.inputs, Question) else body.inputs
     wishes = wanted.top_k, wanted.max_answer_len, wanted.handle_impossible_answer
-    _, answers = await _answer(replica, response, items, *wishes)
+    _, answers = await _answer(request, response, items, *wishes)
     results = [[_hugging_face(row) for row in rows] for rows in answers]
+    replies = results if wanted.top_k > 1 else [first for first, *_ in results]
     if items is body.inputs:
-        return results if wanted.top_k > 1 else [answer for answer, *_ in results]
+        return replies
     _require_answer(answers[0])
-    return results[0] if wanted.top_k > 1 else results[0][0]
+    return replies[0]
 
 
 def _hugging_face(row: AnswerRow) -> dict[str, Any]:
@@ -148,33 +183,34 @@ def server_metadata() -> dict[str, Any]:
 @router.get("/v2/models/{name}/versions/{version}")
 @router.get("/v2/models/{name}/ready")
 @router.get("/v2/models/{name}/versions/{version}/ready")
-def model_metadata(replica: Answering, name: str, version: str | None = None) -> dict[str, Any]:
+def model_metadata(request: Request, name: str, version: str | None = None) -> dict[str, Any]:
     """The tensors of the model, if it answers."""
-    model = _require_name(replica.model, name, version)
-    inputs = dict.fromkeys(("question", "context"), "BYTES")
+    model = _require_name(request.app.state.replica.model, name, version)
     return {
         "name": model.name,
         "versions": [model.version],
         "platform": "bidaflow",
         "ready": True,
-        **{
-            kind: [{"name": n, "datatype": t, "shape": [-1]} for n, t in tensors.items()]
-            for kind, tensors in (("inputs", inputs), ("outputs", OUTPUTS))
-        },
+        "inputs": _tensors(dict.fromkeys(("question", "context"), "BYTES")),
+        "outputs": _tensors(OUTPUTS),
     }
+
+
+def _tensors(types: dict[str, str]) -> list[dict[str, Any]]:
+    return [{"name": name, "datatype": kind, "shape": [-1]} for name, kind in types.items()]
 
 
 @router.post("/v2/models/{name}/infer")
 @router.post("/v2/models/{name}/versions/{version}/infer")
 async def infer(
-    body: Inference, replica: Answering, response: Response, name: str, version: str | None = None
+    body: Inference, request: Request, response: Response, name: str, version: str | None = None
 ) -> dict[str, Any]:
     """Answer as the Open Inference Protocol says, one question per element of the tensors."""
-    _require_name(replica.model, name, version)
+    _require_name(request.app.state.replica.model, name, version)
     wanted = [output.name for output in body.outputs] or list(OUTPUTS)
     if not OUTPUTS.keys() >= {*wanted}:
         raise HTTPException(422, f"Invalid request: outputs: choose among {', '.join(OUTPUTS)}.")
-    model, answers = await _answer(replica, response, body.items())
+    model, answers = await _answer(request, response, body.items())
     _require_name(model, name, version)  # a new version may have taken over
     rows: list[dict[str, Any]] = [{**row} for row, *_ in answers]
     outputs = [
@@ -192,19 +228,15 @@ def _require_name(model: ServedModel, name: str, version: str | None) -> ServedM
 
 
 @router.post("/explain")
-async def explain(body: Question, replica: Answering, response: Response) -> dict[str, Any]:
-    """The likeliest answers, and what the model attended to, for the page."""
-    model, [answers] = await _answer(replica, response, [body], PAGE_ANSWERS)
+async def explain(body: Question, request: Request, response: Response) -> dict[str, Any]:
+    """The likeliest answers, what the model attended to, and whether feedback is kept, for the
+    page."""
+    model, [answers] = await _answer(request, response, [body], PAGE_ANSWERS)
     _require_answer(answers)
     attention = await run_in_threadpool(model.attention, body.question, body.context, answers[0])
     named = {"model": model.name, "version": model.version}
-    return {**named, "answers": answers, "attention": attention}
-
-
-@router.get("/feedback")
-def keeps_feedback(request: Request) -> dict[str, bool]:
-    """Whether this server keeps feedback."""
-    return {"keeps": request.app.state.feedback is not None}
+    keeps_feedback = request.app.state.feedback is not None
+    return {**named, "answers": answers, "attention": attention, "keeps_feedback": keeps_feedback}
 
 
 @router.post("/feedback", status_code=201)
@@ -214,8 +246,6 @@ def give_feedback(body: Feedback, request: Request) -> dict[str, bool]:
         raise HTTPException(404, "This server keeps no feedback. Start it with --feedback FOLDER.")
     try:
         keep(folder, body)
-    except UserError as error:
-        raise HTTPException(422, str(error)) from error
     except OSError as error:
         logger.error("Feedback can't be kept: %s.", error)
         raise HTTPException(507, "Feedback can't be kept now: its file is full.") from error

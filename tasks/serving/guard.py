@@ -17,6 +17,8 @@ from tasks.serving.metrics import LATENCY, REQUESTS
 LONGEST_BODY = 4 * 2**20  # bytes
 TOO_LARGE = f"The request has more than {LONGEST_BODY >> 20} MiB. Send less in one request."
 BODY_SECONDS = 20.0  # until the body has arrived
+TOO_SLOW = "The request did not arrive in time."
+CLOSE = {"connection": "close"}  # what is left of the body is not read
 # The page has no data of its own; load balancers and Prometheus have no token.
 OPEN = (
     *("/", "/page.css", "/page.js", "/metrics"),
@@ -57,7 +59,20 @@ class Guard:
         """Answer a request."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        start, status = time.perf_counter(), 500
+        start, status, size = time.perf_counter(), 500, 0
+        deadline = asyncio.get_running_loop().time() + BODY_SECONDS
+
+        async def receive_in_bounds() -> Message:
+            nonlocal size
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError as error:
+                raise HTTPException(408, TOO_SLOW, CLOSE) from error
+            size += len(message.get("body", b""))
+            if size > LONGEST_BODY:
+                raise HTTPException(413, TOO_LARGE, CLOSE)
+            return message
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -69,18 +84,12 @@ class Guard:
 
         try:
             self._check(scope, Headers(scope=scope))
-            body = iter([await _read_body(receive)])
         except HTTPException as refusal:
-            # What is left of the body is not read, so the connection can't be used again.
-            headers = {"connection": "close", **(refusal.headers or {})}
+            headers = {**CLOSE, **(refusal.headers or {})}
             response = JSONResponse({"error": refusal.detail}, refusal.status_code, headers)
             await response(scope, receive, send_with_headers)
         else:
-
-            async def receive_again() -> Message:
-                return next(body, None) or await receive()
-
-            await self.app(scope, receive_again, send_with_headers)
+            await self.app(scope, receive_in_bounds, send_with_headers)
         finally:
             seconds = time.perf_counter() - start
             door = getattr(scope.get("route"), "path", "none")  # a path may contain texts
@@ -107,21 +116,3 @@ class Guard:
         media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
         if method == "POST" and media_type != "application/json":
             raise HTTPException(415, "The header Content-Type must be application/json.")
-        if len(length := headers.get("content-length", "0")) > 15 or int(length) > LONGEST_BODY:
-            raise HTTPException(413, TOO_LARGE)
-
-
-async def _read_body(receive: Receive) -> Message:
-    """The whole body; raises HTTPException if it is too large or too slow."""
-    body, complete = b"", False
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            while not complete:
-                message = await receive()
-                body += message.get("body", b"")
-                complete = not message.get("more_body", False)
-                if len(body) > LONGEST_BODY:
-                    raise HTTPException(413, TOO_LARGE)
-    except TimeoutError as error:
-        raise HTTPException(408, "The request did not arrive in time.") from error
-    return {"type": "http.request", "body": body, "more_body": False}

@@ -1,6 +1,7 @@
 """One process that answers: its model, and the batches of requests that it answers."""
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -12,16 +13,30 @@ from threading import Thread
 from time import sleep
 from typing import Any
 
+from infra.atomic_files import write_atomically
 from tasks.inference.predictor import AnswerRow
-from tasks.serving.champion import POLL_SECONDS, published
-from tasks.serving.metrics import BATCH, QUEUE, REPLICAS, count_answers
+from tasks.serving.metrics import BATCH, MODEL, QUEUE, REPLICAS, count_answers
 from tasks.serving.served_model import ModelRequest, ServedModel
 
 LONGEST_QUEUE = 128  # requests that wait
 LARGEST_BATCH = 64  # questions; one request may have more
 LONGEST_WAIT = 30.0  # seconds until a request is given up
+POLL_SECONDS = 2.0  # between two looks at the version to answer with
 
 logger = logging.getLogger(__name__)
+
+
+def publish(folder: Path, model: Path, name: str, version: str) -> None:
+    """Make the replicas of this folder answer with a model folder."""
+    write_atomically(folder / "current.json", json.dumps([str(model), name, version]))
+
+
+def load_published(folder: Path, loaded: ServedModel | None = None) -> ServedModel:
+    """The version to answer with; loaded unless it is the loaded one."""
+    model, *named = json.loads((folder / "current.json").read_text(encoding="utf-8"))
+    if loaded and [loaded.name, loaded.version] == named:
+        return loaded
+    return ServedModel.load(Path(model), *named)
 
 
 class Replica:
@@ -31,9 +46,7 @@ class Replica:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._published = published(folder)
-        self.model = ServedModel.load(*self._published)
+        self.folder, self.model = folder, load_published(folder)
         REPLICAS.labels(self.model.version).inc()
         self._waiting = Queue[tuple[ModelRequest, Future[Any]]](LONGEST_QUEUE)
         Thread(target=self._answer_waiting, daemon=True).start()
@@ -61,7 +74,8 @@ class Replica:
     def _answer(self, batch: list[tuple[ModelRequest, Future[Any]]]) -> None:
         model = self.model
         try:
-            results = model.answer([request for request, _ in batch])
+            with MODEL.time():
+                results = model.answer([request for request, _ in batch])
             for (request, future), answers in zip(batch, results, strict=True):
                 count_answers(model, request.pairs, answers)
                 future.set_result((model, answers))
@@ -86,10 +100,8 @@ class Replica:
 
     def update(self) -> None:
         """Load a new version beside the one that answers, and answer with it from now on."""
-        current = published(self.folder)
-        if current != self._published:
-            old, self.model = self.model, ServedModel.load(*current)
-            self._published = current
+        old, self.model = self.model, load_published(self.folder, self.model)
+        if self.model is not old:
             REPLICAS.labels(old.version).dec()
             REPLICAS.labels(self.model.version).inc()
             logger.info("Version %s answers from now on.", self.model.version)

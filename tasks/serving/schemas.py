@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, Field, TypeAdapter, model_validator
 
 MOST_QUESTIONS = 256  # in a request
+LONGEST_TEXT = 100_000  # characters of a question or context; bounds the memory of a batch
 CONTEXT = "The mill stands on the hill. The inn stands by the river."
 EXAMPLE = {"question": "Where does the mill stand?", "context": CONTEXT}
 
@@ -13,8 +14,8 @@ EXAMPLE = {"question": "Where does the mill stand?", "context": CONTEXT}
 class Question(BaseModel):
     """A question, and the text to answer it from."""
 
-    question: str = Field(examples=[EXAMPLE["question"]])
-    context: str = Field(examples=[CONTEXT])
+    question: str = Field(max_length=LONGEST_TEXT, examples=[EXAMPLE["question"]])
+    context: str = Field(max_length=LONGEST_TEXT, examples=[CONTEXT])
 
 
 # Anything else in a list is refused by itself, not with the request.
@@ -121,6 +122,19 @@ class Feedback(Question):
     """The right answer to a question, "" if the context has none."""
 
     answer: str = Field(examples=["on the hill"])
-    start: int | None = Field(None, description="Its position, needed if the context repeats it.")
+    start: int | None = Field(
+        None, ge=0, description="Its position, needed if the context repeats it."
+    )
     right: bool = Field(description="Whether the model gave this answer.")
     version: str = Field("", max_length=50, description="The version that was asked.")
+
+    @model_validator(mode="after")
+    def _with_answer_in_context(self) -> Self:
+        if self.start is None and self.context.count(self.answer) == 1:
+            self.start = self.context.index(self.answer)
+        is_there = self.start is not None and self.context.startswith(self.answer, self.start)
+        if self.answer and not is_there:
+            raise ValueError(
+                "the answer is not in the context, or not at `start`, or several times without it"
+            )
+        return self

@@ -12,8 +12,6 @@ from torch import Tensor
 from infra.errors import UserError, first_line
 from tasks.inference.ensemble import load_model
 from tasks.inference.predictor import INCOMPATIBLE, AnswerRow, Offsets, Predictor, TextPair
-from tasks.text.tokenizer import tokenize
-from tasks.text.vocabulary import UNKNOWN
 
 PROBE = ("Where does the mill stand?", "The mill stands on the hill. The inn stands by the river.")
 
@@ -42,17 +40,16 @@ class ServedModel:
         Raises:
             UserError: it can't be loaded, or does not answer.
         """
-        problem = "its probabilities are not finite"
         try:
             predictor = load_model(folder)
-            if math.isfinite(predictor.answer([PROBE])[0]["probability"]):
-                return cls(name, version, predictor)
+            if not math.isfinite(predictor.answer([PROBE])[0]["probability"]):
+                raise ValueError("its probabilities are not finite")
         except (*INCOMPATIBLE, OSError) as error:
-            problem = first_line(error)
-        raise UserError(
-            f"{name} version {version} can't be served ({problem}). Promote another version, or "
-            "train a new one: bidaflow retrain"
-        )
+            raise UserError(
+                f"{name} version {version} can't be served ({first_line(error)}). Promote another "
+                "version, or train a new one: bidaflow retrain"
+            ) from error
+        return cls(name, version, predictor)
 
     def answer(self, requests: Sequence[ModelRequest]) -> list[list[list[AnswerRow]]]:
         """The likeliest answers to each question of each request, in order.
@@ -75,15 +72,7 @@ class ServedModel:
         if max_tokens is not None:
             variant = predictor.variant.with_changes(max_answer_tokens=max_tokens)
             predictor = replace(predictor, variant=variant)
-        if top > 1:
-            return [_top_answers(predictor, pair, top) for pair in pairs]
-        return [[row] for row in predictor.answer(pairs)]
-
-    def count_words(self, pairs: Sequence[TextPair]) -> tuple[int, int]:
-        """The number of tokens of the texts, and how many of them are OOV."""
-        texts, word = [text for pair in pairs for text in pair], self.predictor.lexicon.word
-        words = [word(text[start:end]) for text in texts for start, end in tokenize(text)]
-        return len(words), words.count(UNKNOWN)
+        return predictor.answer_top(pairs, top)
 
     def attention(self, question: str, context: str, answer: AnswerRow) -> dict[str, Any]:
         """What the model attended to, as lists of (start, end, weight) of tokens; the largest
@@ -103,20 +92,6 @@ class ServedModel:
             "question": _weighted(maps.question_offsets, to_question),
             "context": _weighted(maps.context_offsets, to_context),
         }
-
-
-def refused(error: str) -> AnswerRow:
-    """The row of a question that can't be answered."""
-    return AnswerRow(
-        answer="", start=-1, end=-1, probability=0.0, no_answer_probability=0.0, error=error
-    )
-
-
-def _top_answers(predictor: Predictor, pair: TextPair, top: int) -> list[AnswerRow]:
-    try:
-        return predictor.top_answers(*pair, top)
-    except UserError as error:
-        return [refused(str(error))]
 
 
 def _weighted(offsets: Offsets, weights: Tensor) -> list[tuple[int, int, float]]:

@@ -29,6 +29,10 @@ def test_serving(mlflow_tables: None, tmp_path: Path, monkeypatch: pytest.Monkey
         for server in ("bidaflow serve", "mlflow"):
             measured = result[f"{count}_clients"][server]
             assert 0 < measured["median_ms"] <= measured["99_percent_ms"]
+            assert measured["memory_mib"] > 50
+        own = result[f"{count}_clients"]["bidaflow serve"]
+        assert own["model_ms_per_batch"] > 0
+        assert 1 <= own["questions_per_batch"] <= count
     disturbed = result["changes_and_kills"]
     assert disturbed["wrong answers"] == 0
     assert min(disturbed[f"answers of version {version}"] for version in "12") > 0

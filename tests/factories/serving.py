@@ -6,9 +6,8 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from tasks.serving.app import create_app
-from tasks.serving.champion import publish
-from tasks.serving.replica import Replica
+from tasks.serving.doors import create_app
+from tasks.serving.replica import Replica, publish
 from tasks.tracking import model_logging, registry, runs
 from tasks.tracking.client import mlflow_client
 from tests.factories.logged_models import MODEL_INPUT, save_untrained_model

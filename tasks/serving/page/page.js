@@ -11,7 +11,6 @@ const EXAMPLES = [
 ];
 const $ = (selector, parent = document) => parent.querySelector(selector);
 const form = $("#form"), result = $("#result"), passage = $("#context"), question = $("#question");
-let keepsFeedback = false;
 
 function element(name, text, properties = {}) {
   return Object.assign(document.createElement(name), { textContent: text }, properties);
@@ -30,7 +29,7 @@ async function login() {
 async function send(path, body) {
   const headers = { "content-type": "application/json" };
   if (sessionStorage.token) headers.authorization = `Bearer ${sessionStorage.token}`;
-  const options = body ? { method: "POST", headers, body: JSON.stringify(body) } : { headers };
+  const options = { method: "POST", headers, body: JSON.stringify(body) };
   const response = await fetch(path, options).catch(() => {
     throw new Error("The server does not respond. Try again in a few seconds.");
   });
@@ -93,7 +92,7 @@ function showReply(asked, reply) {
     $(".others", result).append(item);
   }
   $("#model").textContent = `Answered by ${reply.model}, version ${reply.version}`;
-  if (keepsFeedback) takeFeedback(asked, reply, text);
+  if (reply.keeps_feedback) takeFeedback(asked, reply, text);
 }
 
 function takeFeedback(asked, reply, text) {
@@ -158,4 +157,3 @@ for (const [name, asked, context] of EXAMPLES) {
   };
   $("#examples").append(button);
 }
-send("feedback").then((reply) => { keepsFeedback = reply.keeps; }).catch(() => {});

@@ -52,10 +52,13 @@ def test_feedback_is_data_to_train_on(server: TestClient, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"answer": "by the mill"}, "The answer is not in the context, or not at `start`."),
-        ({"answer": "🏮"}, "The answer is several times in the context."),
-        ({"start": 3}, "The answer is not in the context, or not at `start`."),
-        ({"start": -10}, "The answer is not in the context, or not at `start`."),
+        (
+            {"answer": "by the mill"},
+            "body: the answer is not in the context, or not at `start`, or",
+        ),
+        ({"answer": "🏮"}, "body: the answer is not in the context, or not at `start`, or several"),
+        ({"start": 3}, "body: the answer is not in the context, or not at `start`, or"),
+        ({"start": -10}, "start: Input should be greater than or equal to 0"),
     ],
 )
 def test_answers_that_the_context_lacks_are_refused(
@@ -63,7 +66,7 @@ def test_answers_that_the_context_lacks_are_refused(
 ) -> None:
     response = server.post("/feedback", json=CORRECTION | change)
     assert response.status_code == 422
-    assert response.json()["error"].startswith(sentence)
+    assert response.json()["error"].startswith(f"Invalid request: {sentence}")
     assert not (tmp_path / "kept" / "feedback.jsonl").exists()
 
 
@@ -86,7 +89,7 @@ def test_file_is_bounded(
 
 def test_server_without_a_folder_keeps_nothing(tmp_path: Path) -> None:
     server = client(serve_untrained(tmp_path / "versions"))
-    assert server.get("/feedback").json() == {"keeps": False}
+    assert server.post("/explain", json=QUESTION).json()["keeps_feedback"] is False
     assert server.post("/feedback", json=CORRECTION).status_code == 404
 
 

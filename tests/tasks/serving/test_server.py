@@ -8,9 +8,9 @@ import pytest
 from prometheus_client import REGISTRY
 
 from infra.errors import UserError
-from tasks.serving import champion as champion_module
-from tasks.serving.champion import ChampionFolder, published
-from tasks.serving.served_model import ServedModel
+from tasks.serving import server as server_module
+from tasks.serving.replica import load_published
+from tasks.serving.server import Champion
 from tasks.tracking import registry
 from tasks.tracking.client import mlflow_client
 from tests.factories.services import wait
@@ -28,25 +28,25 @@ def store(mlflow_tables: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.fixture
-def folder(store: Path, tmp_path: Path) -> ChampionFolder:
+def folder(store: Path, tmp_path: Path) -> Champion:
     promote("1")
     (tmp_path / "versions").mkdir()
-    return ChampionFolder(tmp_path / "versions", NAME)
+    return Champion(tmp_path / "versions", NAME)
 
 
 def promote(version: str) -> None:
     registry.set_champion(registry.find_version(f"{NAME}/{version}"))
 
 
-def version_of(folder: ChampionFolder) -> str:
-    return ServedModel.load(*published(folder.folder)).version
+def version_of(folder: Champion) -> str:
+    return load_published(folder.folder).version
 
 
 def follows() -> float | None:
     return REGISTRY.get_sample_value("bidaflow_follows_champion")
 
 
-def test_new_champion_is_published_if_it_answers(folder: ChampionFolder) -> None:
+def test_new_champion_is_published_if_it_answers(folder: Champion) -> None:
     folder.update()
     assert version_of(folder) == "1"
     promote("3")
@@ -61,11 +61,10 @@ def test_new_champion_is_published_if_it_answers(folder: ChampionFolder) -> None
 
 
 def test_without_mlflow_the_last_version_goes_on(
-    folder: ChampionFolder, store: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Champion, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("POLL_SECONDS", "RETRY_SECONDS"):
-        monkeypatch.setattr(champion_module, name, 0.05)
-    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(store))
+        monkeypatch.setattr(server_module, name, 0.05)
     folder.update()
     stop = threading.Event()
     follower = threading.Thread(target=folder.follow, args=(stop,))
@@ -85,7 +84,7 @@ def test_without_mlflow_the_last_version_goes_on(
         follower.join()
 
 
-def test_no_champion(folder: ChampionFolder) -> None:
+def test_no_champion(folder: Champion) -> None:
     mlflow_client().delete_registered_model_alias(NAME, registry.CHAMPION)
     with pytest.raises(UserError, match=r"made has no champion yet\. Train one: bidaflow retrain"):
         folder.update()
