@@ -22,6 +22,7 @@ from tasks.serving.guard import Guard
 from tasks.serving.replica import LONGEST_WAIT, Replica
 from tasks.serving.schemas import (
     LONGEST_TEXT,
+    OUTPUTS,
     Feedback,
     Inference,
     Invocations,
@@ -38,16 +39,6 @@ NO_QUESTION = (
     "each."
 )
 BUSY = f"The server is busy, or needed more than {LONGEST_WAIT:g} seconds. Try again later."
-RETRY_SECONDS = "1"
-OUTPUTS = {
-    "answer": "BYTES",
-    "start": "INT64",
-    "end": "INT64",
-    "probability": "FP64",
-    "no_answer_probability": "FP64",
-    "error": "BYTES",
-}
-"""The tensors of an answer, and their types in the Open Inference Protocol."""
 
 router = APIRouter()
 logger = logging.getLogger(__name__)
@@ -89,7 +80,7 @@ async def _refused(request: Request, error: Any) -> JSONResponse:
 
 
 async def _busy(request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"error": BUSY}, 503, {"retry-after": RETRY_SECONDS})
+    return JSONResponse({"error": BUSY}, 503, {"retry-after": "1"})
 
 
 async def _answer(
@@ -206,16 +197,12 @@ async def infer(
     body: Inference, request: Request, response: Response, name: str, version: str | None = None
 ) -> dict[str, Any]:
     """Answer as the Open Inference Protocol says, one question per element of the tensors."""
-    _require_name(request.app.state.replica.model, name, version)
-    wanted = [output.name for output in body.outputs] or list(OUTPUTS)
-    if not OUTPUTS.keys() >= {*wanted}:
-        raise HTTPException(422, f"Invalid request: outputs: choose among {', '.join(OUTPUTS)}.")
     model, answers = await _answer(request, response, body.items())
-    _require_name(model, name, version)  # a new version may have taken over
+    _require_name(model, name, version)
     rows: list[dict[str, Any]] = [{**row} for row, *_ in answers]
     outputs = [
         {"name": n, "datatype": OUTPUTS[n], "shape": [len(rows)], "data": [row[n] for row in rows]}
-        for n in wanted
+        for n in [output.name for output in body.outputs] or OUTPUTS
     ]
     named = {"model_name": model.name, "model_version": model.version}
     return {**named, "id": body.id, "outputs": outputs}

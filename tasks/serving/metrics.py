@@ -23,13 +23,20 @@ from tasks.serving.served_model import ServedModel
 from tasks.text.tokenizer import tokenize
 from tasks.text.vocabulary import UNKNOWN
 
-SECONDS = (0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 VERSION = ["version"]
 
 REQUESTS = Counter("bidaflow_requests", "Requests by door and status.", ["door", "status"])
-LATENCY = Histogram("bidaflow_request_seconds", "Time to reply.", ["door"], buckets=SECONDS)
-BATCH = Histogram("bidaflow_batch_questions", "Questions answered together.", buckets=SIZES)
+LATENCY = Histogram(
+    "bidaflow_request_seconds",
+    "Time to reply.",
+    ["door"],
+    buckets=(0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+)
+BATCH = Histogram(
+    "bidaflow_batch_questions",
+    "Questions answered together.",
+    buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256),
+)
 MODEL = Summary("bidaflow_model_seconds", "Time in which the model answered a batch.")
 QUEUE = Gauge(
     "bidaflow_queue_requests", "Requests waiting or being answered.", multiprocess_mode="livesum"

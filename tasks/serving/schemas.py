@@ -89,10 +89,21 @@ TENSORS = [
 ]
 
 
+OUTPUTS = {
+    "answer": "BYTES",
+    "start": "INT64",
+    "end": "INT64",
+    "probability": "FP64",
+    "no_answer_probability": "FP64",
+    "error": "BYTES",
+}
+"""The tensors of an answer, and their types in the Open Inference Protocol."""
+
+
 class Output(BaseModel):
     """The name of a tensor to return."""
 
-    name: str
+    name: str = Field(pattern=f"^({'|'.join(OUTPUTS)})$")
 
 
 class Inference(BaseModel):
