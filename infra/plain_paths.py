@@ -2,7 +2,7 @@
 
 Ray builds the commands of its processes without quotes, Prefect those of flow runs, and the dynamic
 linker and Python split lists of paths at colons. So a folder whose path has spaces, quotes or such
-gets a link with a plain path.
+gets a link with a plain path. MLflow decodes %20 in the paths of its temporary files.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from infra.errors import UserError
 
-SPECIAL = re.compile(r"[^\w./@%+=,-]")
+SPECIAL = re.compile(r"[^\w./@+=,-]")
 
 # Has the links of this user. It is private: whoever could replace one could run programs as the
 # user.

@@ -1,11 +1,13 @@
 """The format of a storage root: what later releases must still be able to read."""
 
 import json
+import re
 from functools import cache
 
 from infra.atomic_files import write_atomically
 from infra.errors import UserError
 from infra.settings import settings
+from infra.storage.mlflow_locations import artifacts_of
 from infra.storage.store import root_store
 
 FORMAT = "1.0"
@@ -15,6 +17,9 @@ CONTENTS = (
     *("stages", "mlflow.db", "mlartifacts", "reports", "embeddings", "newest", "ray"),
     *("deployments.json", "services.json"),
 )
+# MLflow decodes %2F in the paths of files, URLs of databases end at a question mark, and both have
+# no bytes that are not UTF-8.
+_MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|\?|[\udc80-\udcff]")
 
 
 def require_format() -> None:
@@ -37,14 +42,27 @@ def read_format() -> str | None:
     """The format of the storage root; None if it is new, also if it has the user's own files.
 
     Raises:
-        UserError: this release can't read the root.
+        UserError: this release can't read the root, or MLflow would misread its path.
     """
+    _require_plain_path()
     content = _read()
     if content is None and _has_contents():
         content = _read() or b"{}"  # else, another process has just created the root
     if content is not None and _format_in(content) != f"format {FORMAT}":
         raise _other_release(_format_in(content))
     return None if content is None else FORMAT
+
+
+def _require_plain_path() -> None:
+    folders = {"BIDAFLOW_CACHE" if settings().address else "BIDAFLOW_ROOT": settings().root}
+    if settings().tracking_uri.startswith("sqlite:"):
+        folders["BIDAFLOW_MLFLOW_TRACKING_URI"] = artifacts_of(settings().tracking_uri).parent
+    for variable, folder in folders.items():
+        if found := _MISREAD.search(str(folder.resolve())):
+            raise UserError(
+                f"The path of the folder {str(folder)!a} contains {found[0]!a}, which "
+                f"MLflow would misread. Rename the folder, or set {variable} to another one."
+            )
 
 
 def _format_in(content: bytes) -> str:

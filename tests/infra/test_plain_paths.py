@@ -16,7 +16,7 @@ def test_plain_path_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    "name", ["a b", "[c]", "d's", 'e"', "$f", "g;", "h&i", "j:k", "l\\", "(m)"]
+    "name", ["a b", "[c]", "d's", 'e"', "$f", "g;", "h&i", "j:k", "l\\", "(m)", "n%20o"]
 )
 def test_special_path_has_a_plain_link(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,6 +1,7 @@
 """Roots of other releases are refused, new ones get the format of this one."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,10 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A root that does not exist yet."""
     monkeypatch.setenv("BIDAFLOW_ROOT", str(tmp_path / "missing"))
     return tmp_path / "missing"
+
+
+MISREAD = {"a%2Fb": "'%2F'", "a?b": "'?'", os.fsdecode(b"a\xffb"): r"'\udcff'"}
+"""Names of folders, and what MLflow would misread in each."""
 
 
 def used_root(root: Path, content: str | None = None, contents: str = "stages") -> None:
@@ -101,16 +106,38 @@ def test_address_without_a_format_is_refused(store: ObjectStore) -> None:
     assert store.names(name) == [f"{name}/stages/write/key/manifest.json"]
 
 
-def test_doctor_reports_the_format(root: Path) -> None:
-    def found() -> tuple[str, str | None]:
-        check = next(check for check in run_checks() if check.name == "storage root")
-        return check.found, check.to_do
+@pytest.mark.parametrize("name", MISREAD)
+def test_path_that_mlflow_misreads_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Also that of a root which is a link, and of a database elsewhere."""
+    (tmp_path / name).mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / name)
+    monkeypatch.setenv("BIDAFLOW_ROOT", str(tmp_path / "link"))
+    for variable in ("BIDAFLOW_ROOT", "BIDAFLOW_MLFLOW_TRACKING_URI"):
+        with pytest.raises(UserError) as caught:
+            require_format()
+        assert f"contains {MISREAD[name]}, which" in str(caught.value)
+        assert f"set {variable} to another" in str(caught.value)
+        problem, to_do = found_by_doctor()
+        assert "MLflow would misread" in problem and to_do
+        monkeypatch.setenv("BIDAFLOW_ROOT", str(tmp_path / "root"))
+        uri = f"sqlite:///{tmp_path}/{name}/runs.db"
+        monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", uri)
+    assert list((tmp_path / name).iterdir()) == []
 
-    assert found() == (f"{root}, new", None)
+
+def found_by_doctor() -> tuple[str, str | None]:
+    check = next(check for check in run_checks() if check.name == "storage root")
+    return check.found, check.to_do
+
+
+def test_doctor_reports_the_format(root: Path) -> None:
+    assert found_by_doctor() == (f"{root}, new", None)
     require_format()
-    assert found() == (f"{root}, format 1.0", None)
+    assert found_by_doctor() == (f"{root}, format 1.0", None)
     (root / FILE).write_text('{"format": "2.0"}')
-    problem, to_do = found()
+    problem, to_do = found_by_doctor()
     assert problem.endswith("it has format 2.0, this one reads format 1.0")
     assert to_do is not None and to_do.startswith("To start anew")
 
