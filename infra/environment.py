@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from infra import processes
 from infra.errors import UserError
 from infra.plain_paths import use_plain_paths
+from infra.proxies import spare_own_servers
 from infra.settings import LOOPBACK, settings
 
 # Variables for a cluster that is started here, not joined through RAY_ADDRESS.
@@ -101,7 +102,7 @@ def apply() -> None:
         os.environ.setdefault(name, value)
     if "PREFECT_API_URL" in os.environ:  # paths are appended to it
         os.environ["PREFECT_API_URL"] = os.environ["PREFECT_API_URL"].rstrip("/")
-    os.environ.update(_proxy_exceptions())
+    spare_own_servers()
     folder = Path(os.environ["PREFECT_HOME"])
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -121,16 +122,3 @@ def _raise_file_limit() -> None:
     if soft != resource.RLIM_INFINITY and soft < limit:
         with suppress(ValueError, OSError):  # macOS may refuse it
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-
-
-def _proxy_exceptions() -> dict[str, str]:
-    """The variables that keep requests to servers on this machine away from the user's proxy; none
-    if the environment has no proxy, or exempts all hosts from it."""
-    if not {"http_proxy", "https_proxy", "all_proxy"}.intersection(map(str.lower, os.environ)):
-        return {}
-    exempt = (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").split(",")
-    hosts = [host.strip() for host in exempt if host.strip()]
-    if "*" in hosts:  # has its meaning only if it is alone
-        return {}
-    hosts += [host for host in ("127.0.0.1", "localhost") if host not in hosts]
-    return dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(hosts))

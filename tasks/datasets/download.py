@@ -14,6 +14,7 @@ import httpx
 from infra.errors import UserError
 from infra.masking import mask_secrets
 from infra.progress import megabytes
+from infra.proxies import require_usable_proxy
 from infra.reporting.progress_reporter import ProgressReporter
 from infra.run_logger import logger
 
@@ -161,8 +162,10 @@ def _receive(response: httpx.Response, partial: Path, begin: int, total: int | N
 def _open(url: str, headers: dict[str, str]) -> Iterator[httpx.Response]:
     """The successful response to a GET request, after following redirects.
 
-    Raises _TransientError or DownloadError for an error status.
+    Raises _TransientError or DownloadError for an error status, and UserError for a proxy that
+    can't be used.
     """
+    require_usable_proxy(url)
     client = httpx.Client(
         headers={"Accept-Encoding": "identity", **headers},
         timeout=httpx.Timeout(STALL_SECONDS, connect=10.0),

@@ -6,14 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 
 from infra import environment
 from infra.processes import ServicesRecord, record_process
 from infra.settings import CHECKOUT
-from tests.factories.file_server import Served, serving
-from tests.factories.ports import free_port
 
 
 def test_sets_missing_variables(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,23 +78,3 @@ def test_importing_flows_sets_it_before_prefect_loads(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout == f"{tmp_path}/prefect False\n"
-
-
-def test_own_servers_are_reached_without_the_proxy(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-    environment.apply()
-    assert "NO_PROXY" not in os.environ, "there is no proxy"
-    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
-    monkeypatch.setenv("NO_PROXY", "intranet.example.org,localhost")
-    environment.apply()
-    assert os.environ["no_proxy"] == "intranet.example.org,localhost,127.0.0.1"
-    with serving(Served(b"here")) as served:
-        assert httpx.get(served.url).content == b"here"
-    for name in ("no_proxy", "NO_PROXY"):
-        monkeypatch.setenv(name, "*")
-    environment.apply()
-    assert os.environ["NO_PROXY"] == "*"
