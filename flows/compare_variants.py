@@ -35,6 +35,7 @@ from flows.common.vectors import composes_oov_words, encode_dataset, vectors_for
 from infra.artifacts.stage import Output
 from infra.cluster.allotment import Resources
 from infra.errors import RetryableError, UserError, first_line
+from infra.form import Seed
 from infra.masking import mask_secrets
 from infra.progress import Progress
 from tasks.datasets.catalog import COMPARISONS
@@ -154,7 +155,7 @@ def compare_variants(
     ],
     variants: Variants = ["baseline", "char"],
     seeds: Annotated[
-        list[Annotated[int, Field(ge=0)]],
+        list[Seed],
         Field(min_length=1, description="Training seeds. Each variant is trained once per seed."),
     ] = [0, 1, 2],
     training: TrainingParameters = TrainingParameters(),

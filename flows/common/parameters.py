@@ -10,7 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, WithJsonSch
 from pydantic.fields import FieldInfo
 
 from flows.common.presets import check_variant, known_presets
-from infra.form import Form, with_bounds
+from infra.form import Form, Seed, with_bounds
 from models.configs.presets import PRESETS
 from models.configs.variant import Precision, UnknownWords
 from tasks.data.importers.table import parse_columns
@@ -229,10 +229,9 @@ class DataParameters(Form):
         "answerable ones. Each pairs a question with another paragraph of its article that does "
         "not contain the answer. 0: none.",
     )
-    seed: int = Field(
+    seed: Seed = Field(
         7,
         kw_only=True,
-        ge=0,
         description="Seed for the held-out articles, weighted sampling, negatives and the tiny "
         "dataset.",
     )
@@ -313,7 +312,7 @@ class TrainingParameters(Form):
         "on CPUs with AMX or AVX-512, and much slower on other CPUs. GPUs keep LSTMs, most of the "
         "work, in float32. " + preset_values("precision"),
     )
-    seed: Annotated[int, Field(ge=0)] | None = Field(
+    seed: Seed | None = Field(
         None,
         description="Seed for weight initialisation, batch order and dropout. "
         + preset_values("seed"),

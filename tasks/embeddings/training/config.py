@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from infra.errors import UserError
-from infra.form import Form
+from infra.form import Form, Seed
 from models.language_model.config import LMTraining, PresetName
 
 StaticMethod = Literal["cbow", "skipgram", "fasttext", "glove"]
@@ -140,9 +140,7 @@ class EmbeddingParameters(Form):
         None,
         description="Training threads. Empty: all cores. Only 1 makes training reproducible.",
     )
-    seed: int = Field(
-        0, ge=0, lt=2**32, description="Seed for the initial vectors and the training order."
-    )
+    seed: Seed = Field(0, description="Seed for the initial vectors and the training order.")
 
     elmo: ElmoSettings = Field(ElmoSettings(), description="Settings of method elmo.")
 
