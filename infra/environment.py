@@ -1,7 +1,9 @@
 """Environment of every pipeline process: quiet, offline, with all state under one root."""
 
+import io
 import os
 import resource
+import sys
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -94,24 +96,32 @@ def apply() -> None:
     """Set the variables that are not set yet. Call this before importing Prefect, Ray or MLflow.
 
     Raises:
-        UserError: a variable is invalid, or the folder for Prefect's files can't be created.
+        UserError: a variable is invalid, or the storage root can't be written to.
     """
+    _print_any_text()
     _raise_file_limit()
     use_plain_paths()
-    for name, value in variables().items():
-        os.environ.setdefault(name, value)
+    spare_own_servers()
+    try:
+        for name, value in variables().items():
+            os.environ.setdefault(name, value)
+        Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError) as error:  # the latter: an unknown ~user, a link to itself
+        reason = error.strerror if isinstance(error, OSError) else error
+        place = error.filename if isinstance(error, OSError) else settings().location
+        raise UserError(
+            f"Can't write to {place}: {reason}. Set BIDAFLOW_"
+            f"{'CACHE' if settings().address else 'ROOT'} to a folder that you can write to."
+        ) from error
     if "PREFECT_API_URL" in os.environ:  # paths are appended to it
         os.environ["PREFECT_API_URL"] = os.environ["PREFECT_API_URL"].rstrip("/")
-    spare_own_servers()
-    folder = Path(os.environ["PREFECT_HOME"])
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"Can't create the folder {folder}: {error.strerror}. Set "
-            f"BIDAFLOW_{'CACHE' if settings().address else 'ROOT'} to a folder that you can write "
-            "to."
-        ) from error
+
+
+def _print_any_text() -> None:
+    """Let characters that the terminal or pipe can't encode be printed as escapes: a command must
+    not fail because of them when its work is done. Standard error does so by default."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _raise_file_limit() -> None:

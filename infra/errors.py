@@ -1,6 +1,7 @@
 """Errors that users see as one message instead of a traceback."""
 
 import errno
+import os
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -26,8 +27,9 @@ class RetryableError(UserError):
 
 
 def fault_of_machine(error: BaseException) -> UserError | None:
-    """What to do about a full disk, a file that can't be written, a locked database or a lack of
-    memory that caused an error; None for other errors."""
+    """What to do about a full disk, a file that can't be written, too many open files, a locked
+    database, text that can't be encoded, a number out of range or a lack of memory that caused an
+    error; None for other errors."""
     causes = [error]
     while cause := causes[-1].__cause__ or causes[-1].__context__:
         causes.append(cause)
@@ -46,6 +48,20 @@ def _fault(error: BaseException) -> UserError | None:
         return UserError(
             f"{error.filename or 'A file'} can't be written: {error.strerror}. Change its "
             "permissions, or set BIDAFLOW_ROOT to a folder that you can write to."
+        )
+    if number in (errno.EMFILE, errno.ENFILE) or os.strerror(errno.EMFILE) in message:
+        return UserError(
+            f"Too many open files: {first_line(error)}. Allow more, for example by `ulimit -n "
+            "4096`, and run the same command again: it resumes."
+        )
+    if isinstance(error, UnicodeEncodeError):
+        return UserError(
+            f"{error.object[error.start : error.end]!a} can't be encoded as {error.encoding}. Set "
+            "PYTHONUTF8=1, and remove it from the names of files and the values of options."
+        )
+    if isinstance(error, OverflowError):
+        return UserError(
+            f"A number is too large: {first_line(error)}. Choose smaller values of the options."
         )
     if "database is locked" in message:
         return RetryableError(

@@ -67,6 +67,19 @@ def test_address_of_prefect_has_no_slash_at_its_end(
     assert os.environ["PREFECT_API_URL"] == "http://prefect.example:4200/api"
 
 
+def test_output_that_is_not_utf_8_gets_escapes(root: Path) -> None:
+    code = "import flows; print('50 … 60'); print('\\udcff')"
+    variables = {
+        "PATH": os.environ["PATH"],
+        "BIDAFLOW_ROOT": str(root),
+        "PYTHONIOENCODING": "ascii",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=CHECKOUT, env=variables, capture_output=True, check=True
+    )
+    assert done.stdout == rb"50 \u2026 60" b"\n" rb"\udcff" b"\n"
+
+
 def test_importing_flows_sets_it_before_prefect_loads(tmp_path: Path) -> None:
     code = "import flows, os, sys; print(os.environ['PREFECT_HOME'], 'prefect' in sys.modules)"
     done = subprocess.run(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from infra import environment
 from infra.errors import UserError
 from infra.settings import CHECKOUT, NodeGroup, Settings, settings, variable_of
 from tests.factories.cli import bidaflow
@@ -120,13 +121,24 @@ def test_credentials_in_an_address_are_refused(tmp_path: Path) -> None:
     assert "s3://***@bucket/folder" in done.stderr
 
 
-def test_root_that_is_a_file_is_one_sentence(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    done = bidaflow(file, "variants")
-    assert (done.returncode, done.stdout) == (1, "")
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"Can't create the folder {file}/prefect: Not a directory.")
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("file", "Not a directory"),
+        ("loop", "Symlink loop from"),
+        ("~nosuchuser/root", "Could not determine home directory"),
+        ("x" * 300, "File name too long"),
+    ],
+)
+def test_unusable_root_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, reason: str
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    monkeypatch.setenv("BIDAFLOW_ROOT", name if name.startswith("~") else str(tmp_path / name))
+    monkeypatch.delenv("PREFECT_HOME")
+    with pytest.raises(UserError, match=f"^Can't write to .*: {reason}.* Set BIDAFLOW_ROOT to a"):
+        environment.apply()
 
 
 def test_node_groups_are_read_from_json(monkeypatch: pytest.MonkeyPatch) -> None:
