@@ -302,9 +302,7 @@ def announce(summary: dict[str, Any]) -> None:
         key for key in ("dataset", "vectors", "seeds") if len({row[key] for row in rows}) == 1
     ]
     shown = [key for key in TERMINAL_COLUMNS if key not in constant]
-    columns = [
-        Column(title, overflow="fold", no_wrap=title in ("variant", "vectors")) for title in shown
-    ]
+    columns = [Column(title, no_wrap=title in ("variant", "vectors")) for title in shown]
     show(
         table(
             columns,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
-from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from flows.commands.terminal import open_console
 from infra.errors import UserError
 from infra.files import user_path
 from tasks.datasets.paths import dataset_name
@@ -87,8 +87,7 @@ def ask(
     text = _read_context(context)
     predictor, name = _load_model(model, dataset, (no_answer, expected_no_answer))
     answers = predictor.top_answers(question, text, top)
-    # Do not wrap lines that go to a file or a pipe.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
+    console = open_console(highlight=False)
     console.print(_answer_table(text, answers))
     console.print(Text(f"Answered by {name}", "dim"), soft_wrap=True)
 

@@ -6,11 +6,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Column
 
-from flows.commands.terminal import show, table
+from flows.commands.terminal import fitted, open_console, show, table
 from flows.common.presets import find_preset, known_presets
 from infra.errors import UserError, did_you_mean
 from models.configs.variant import VariantConfig
@@ -45,8 +44,9 @@ def datasets(
     Raises:
         UserError: a name is unknown.
     """
+    console = open_console()
     for name in names:
-        Console().print_json(_entry(name).model_dump_json(exclude_defaults=True))
+        console.print_json(_entry(name).model_dump_json(exclude_defaults=True))
     if names:
         return
     columns = (
@@ -56,7 +56,7 @@ def datasets(
         Column("files"),
     )
     rows = [(entry.name, entry.contents, *_summary(entry.sources)) for entry in KNOWN.values()]
-    Console().print(table(columns, rows, **STYLE))
+    console.print(fitted(table(columns, rows, **STYLE), console))
     show("Details    bidaflow datasets NAME")
 
 
@@ -90,8 +90,9 @@ def variants(
     Raises:
         UserError: a name is unknown.
     """
+    console = open_console()
     for name in names:
-        Console().print_json(data=asdict(find_preset(name)))
+        console.print_json(data=asdict(find_preset(name)))
     if names:
         return
     rows = [
@@ -100,5 +101,5 @@ def variants(
     ]
     first = Column("variant", no_wrap=True)
     columns = [first, *(Column(title, justify="right") for title in COLUMNS)]
-    Console().print(table(columns, rows, **STYLE))
+    console.print(fitted(table(columns, rows, **STYLE), console))
     show("Details    bidaflow variants NAME")

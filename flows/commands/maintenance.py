@@ -3,11 +3,10 @@
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Column, Table
 
-from flows.commands.terminal import table
+from flows.commands.terminal import fitted, open_console, table
 from flows.common.promote import promote_by_hand, roll_back
 from infra.settings import settings
 from tasks.datasets.paths import dataset_name
@@ -28,12 +27,12 @@ def prune_data(
     ] = False,
 ) -> None:
     """List the data that no kept run uses; with --yes, remove it."""
-    console = Console()
+    console = open_console()
     garbage = find_garbage(checkpoints)
     if not garbage:
         console.print("Nothing to prune: all data belongs to kept runs.")
         return
-    console.print(_garbage_table(garbage))
+    console.print(fitted(_garbage_table(garbage), console))
     if yes:
         console.print(f"Removed {len(prune(checkpoints))} of {len(garbage)}.")
     else:

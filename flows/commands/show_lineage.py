@@ -1,16 +1,15 @@
 """Show the lineage of a run, down to the SHA-256 of every input."""
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 from rich.filesize import decimal
 from rich.markup import escape
 from rich.tree import Tree
 
+from flows.commands.terminal import open_console
 from tasks.tracking.lineage import (
     FinishedStage,
     ManifestEntry,
@@ -43,8 +42,7 @@ def lineage(
             )
         )
         _add_stage(trees[-1], "", required_stage(stages, match), stages, drawn)
-    # Do not wrap lines that go to a file or a pipe.
-    Console(highlight=False, width=None if sys.stdout.isatty() else 1000).print(*trees)
+    open_console(highlight=False).print(*trees)
 
 
 def _add_stage(

@@ -118,7 +118,7 @@ def test_result_table_fits_80_columns(
     announce({"rows": [row, row | {"vectors": "glove"}], "report": "comparison.html"})
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 80
-    for value in ("char-selfattn", "wiki-fasttext", "own", "27.7"):
+    for value in ("char-selfattn", "wiki-fasttext", "own", "27.7", "12.34", "+11.17", "+12.85"):
         assert value in printed
 
 
