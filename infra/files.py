@@ -23,6 +23,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from infra.containers import container
 from infra.errors import UserError
 from infra.run_logger import logger
 
@@ -96,6 +97,11 @@ def user_path(name: str) -> Path:
 
 
 def _inaccessible(path: str, error: Exception) -> InvalidPath:
+    if isinstance(error, FileNotFoundError) and os.path.islink(path):
+        return InvalidPath(
+            f"{path} is a link to {os.readlink(path)}, which does not exist. Fetch the data, for "
+            "example by `dvc pull` or `git annex get`."
+        )
     return InvalidPath(
         f"{path} can't be read ({_reason(error)}); check the path and its permissions."
     )
@@ -118,8 +124,18 @@ def archive_of(path: Path) -> Path | None:
 
 
 def matches(pattern: Path) -> list[Path]:
-    """The files and folders that match a glob, sorted; ** matches folders at any depth."""
-    return [Path(match) for match in sorted(glob.glob(str(pattern), recursive=True))]
+    """The files and folders that match a glob, sorted; ** matches folders at any depth.
+
+    Raises:
+        InvalidPath: one of them can't be read.
+    """
+    found = [Path(match) for match in sorted(glob.glob(str(pattern), recursive=True))]
+    for path in found:
+        try:
+            path.stat()
+        except OSError as error:  # a link that leads to nothing
+            raise _inaccessible(str(path), error) from error
+    return found
 
 
 def files_below(folder: Path) -> list[Path]:
@@ -128,7 +144,8 @@ def files_below(folder: Path) -> list[Path]:
     Links to folders are followed, but no folder is read twice.
 
     Raises:
-        InvalidPath: a subfolder can't be read.
+        InvalidPath: a subfolder can't be read, or a link leads to nothing, such as one of DVC or
+            git-annex to data that were not fetched.
     """
     files, seen = list[Path](), set[str]()
     try:
@@ -141,7 +158,7 @@ def files_below(folder: Path) -> list[Path]:
             if place not in seen:
                 files += [Path(parent, name) for name in names if not name.startswith(".")]
             seen.add(place)
-        return sorted(file for file in files if file.is_file())
+        return sorted(file for file in files if stat.S_ISREG(file.stat().st_mode))
     except OSError as error:
         raise _inaccessible(str(error.filename), error) from error
 
@@ -205,11 +222,18 @@ def open_input(path: Path, report: ReportShare | None = None) -> io.BufferedRead
     `report`, by default to the `READ_PROGRESS` callback.
 
     Raises:
-        UserError: the file is missing, truncated or damaged, needs a password, or unpacks to more
-            than UNPACKED_RATIO times its size. Raised here or while reading; the message names the
-            file.
+        UserError: the file is missing, truncated or damaged, needs a password, unpacks to more
+            than UNPACKED_RATIO times its size, or is an archive or a document such as a PDF. Raised
+            here or while reading; the message names the file.
     """
-    return io.BufferedReader(_GuardedStream(path, report), 1 << 20)
+    stream: io.BufferedReader = io.BufferedReader(_GuardedStream(path, report), 1 << 20)
+    try:
+        if kind := container(stream.peek()):
+            raise UserError(f"{path}: the file is {kind}")
+    except BaseException:
+        stream.close()
+        raise
+    return stream
 
 
 class _Zip(NamedTuple):

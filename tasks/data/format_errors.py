@@ -39,27 +39,18 @@ def utf8_error(content: bytes, before: int) -> FormatError | None:
     return None
 
 
-# Files that are often mistaken for JSON, by their first bytes.
-_OTHER_FORMATS = {
-    b"version https://git-lfs": "the file is a Git LFS pointer, not the data. Run `git lfs pull`.",
-    b"<": "the file is HTML or XML. Download the data file itself, not a page about it.",
-    b"PK\3\4": "the file is a zip archive. Rename it so that it ends in .zip.",
-    b"%PDF": "the file is a PDF. Provide the questions as JSON, JSON Lines, CSV or Parquet.",
-}
-
-
 def refuse_other_formats(beginning: bytes) -> None:
-    """Raises FormatError if a file that should be JSON begins like another format.
+    """Raises FormatError if a file that should be JSON is empty or HTML, or is not UTF-8.
 
     A byte order mark, or a zero among the first four bytes, means UTF-16 or UTF-32: JSON begins
     with two ASCII characters.
     """
     if not beginning:
         raise FormatError("the file is empty. Download it again.")
-    text = beginning.removeprefix(codecs.BOM_UTF8).lstrip()
-    for magic, sentence in _OTHER_FORMATS.items():
-        if text.startswith(magic):
-            raise FormatError(sentence)
+    if beginning.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"<"):
+        raise FormatError(
+            "the file is HTML or XML. Download the data file itself, not a page about it."
+        )
     if b"\0" in beginning[:4] or beginning[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         raise FormatError("the file is UTF-16 or UTF-32; save it as UTF-8.")
 

@@ -272,7 +272,7 @@ def _open_records(
         beginning = file.peek()
         suffix = inner_suffix(path)
         if beginning.startswith(PARQUET_MAGIC) or (
-            suffix == ".parquet" and not beginning.lstrip().startswith((b"{", b"[", b"<", b"%PDF"))
+            suffix == ".parquet" and not beginning.lstrip().startswith((b"{", b"[", b"<"))
         ):
             with _parquet_rows(path, file, report) as rows:
                 yield "row", rows

@@ -5,6 +5,7 @@ import io
 import lzma
 import random
 import re
+import tarfile
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from infra.files import (
     archive_of,
     files_below,
     inner_suffix,
+    matches,
     members,
     open_input,
     stored_size,
@@ -147,6 +149,46 @@ def test_unreadable_subfolder_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     message = rf"^{tmp_path}/locked can't be read \(Permission denied\); check the path"
     with pytest.raises(UserError, match=message):
         files_below(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["", "*.json", "b.json"])
+def test_link_to_data_that_are_missing_is_refused(tmp_path: Path, name: str) -> None:
+    """As versioning tools leave them until their data are fetched; also in a folder or a glob."""
+    (tmp_path / "a.json").touch()
+    (tmp_path / "b.json").symlink_to("../.git/annex/b")
+    message = r"/b\.json is a link to \.\./\.git/annex/b, which does not exist\. Fetch the data"
+    with pytest.raises(InvalidPath, match=message):
+        matches(tmp_path / name) if name else files_below(tmp_path)
+
+
+CONTAINERS = {
+    b"7z\xbc\xaf\x27\x1c\0": "a 7z archive. Unpack it",
+    b"%PDF-1.7": "a PDF. Save its text as .txt, or its questions as JSON",
+    b"BZh9": "compressed with bzip2. Decompress it",
+    zipped(TEXT): "a zip archive. Rename it so that it ends in .zip.",
+    zipped(TEXT, "word/document.xml"): "a Word document (docx). Save its text",
+    zipped(TEXT, "xl/workbook.xml"): "an Excel workbook (xlsx). Save its sheet as CSV.",
+    b"version https://git-lfs.github.com/spec/v1": "a Git LFS pointer, not the data. Run",
+}
+
+
+@pytest.mark.parametrize("content", CONTAINERS)
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, lzma.compress])
+def test_container_is_named(
+    tmp_path: Path, content: bytes, compress: Callable[[bytes], bytes]
+) -> None:
+    (tmp_path / "a.json").write_bytes(compress(content))
+    with pytest.raises(UserError) as caught:
+        open_input(tmp_path / "a.json")
+    assert str(caught.value).startswith(f"{tmp_path}/a.json: the file is {CONTAINERS[content]}")
+
+
+def test_tar_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(TEXT)
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "a.json", "a.json")
+    with pytest.raises(UserError, match=r"a\.tar\.gz: the file is a tar archive\. Unpack it"):
+        open_input(tmp_path / "a.tar.gz")
 
 
 def test_linked_folders_are_read_once(tmp_path: Path) -> None:
