@@ -45,8 +45,9 @@ def _fault(error: BaseException) -> UserError | None:
             "prune --yes`, and run the same command again: it resumes."
         )
     if isinstance(error, OSError) and number in (errno.EROFS, errno.EACCES):
+        access = "written" if number == errno.EROFS else "read or written"
         return UserError(
-            f"{error.filename or 'A file'} can't be written: {error.strerror}. Change its "
+            f"{error.filename or 'A file'} can't be {access}: {error.strerror}. Change its "
             "permissions, or set BIDAFLOW_ROOT to a folder that you can write to."
         )
     if number in (errno.EMFILE, errno.ENFILE) or os.strerror(errno.EMFILE) in message:

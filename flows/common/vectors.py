@@ -11,12 +11,14 @@ from prefect import get_run_logger
 from flows.common.data import Splits, ingest_texts, local_copy
 from flows.common.display_names import names_of_vectors
 from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
+from infra.artifacts.manifest import sha256_of
 from infra.artifacts.shared_folder import local_path
 from infra.artifacts.stage import Output
 from infra.cluster.allotment import Resources
 from infra.errors import UserError
 from infra.files import archive_of
 from infra.masking import mask_secrets
+from infra.run_logger import logger
 from infra.settings import settings
 from models.configs.variant import VariantConfig
 from tasks.datasets.catalog import LEXICAL_RESOURCES
@@ -171,7 +173,7 @@ def train_bilm(
 
 
 def corpus_files(corpus: CorpusParameters, splits: Splits | None = None) -> list[TextFile]:
-    """The files of a corpus, each once, with the training contexts of `corpus.dataset` last.
+    """The files of a corpus, equal ones once, with the training contexts of `corpus.dataset` last.
 
     `splits` are those of the run that uses the vectors. The training contexts are then the run's
     own, or those of another dataset that is split in the same way: split differently, they would
@@ -181,13 +183,27 @@ def corpus_files(corpus: CorpusParameters, splits: Splits | None = None) -> list
         UserError: the corpus names neither files nor a dataset.
     """
     named = [file for spec in corpus.files for file in _find_texts(spec)]
-    files = list({(file.path.resolve(), file.column): file for file in named}.values())
+    distinct: dict[tuple[str | Path, str], TextFile] = {}
+    for file in named:
+        distinct.setdefault(_content(file), file)
+    files = list(distinct.values())
+    if len(files) < len(named):
+        logger().info(
+            f"Corpus: {len(named) - len(files):,} of {len(named):,} files are equal to others, and "
+            "are not read."
+        )
     if corpus.dataset is not None:
         train = _training_split(corpus.dataset, splits)
         files.append(TextFile(train.folder / "contexts.parquet"))
     if not files:
         raise UserError("No corpus of texts to read. Set corpus.files or corpus.dataset.")
     return files
+
+
+def _content(file: TextFile) -> tuple[str | Path, str]:
+    """What is the same for files that have the same texts."""
+    # A member of a zip is no file of its own.
+    return sha256_of(file.path) if file.path.is_file() else file.path, file.column
 
 
 def _training_split(dataset: str, splits: Splits | None) -> Output:

@@ -26,6 +26,22 @@ from infra.run_logger import logger
 # Bytes; longer lines are split at white space.
 LONGEST_PIECE = 1 << 20
 TEXT_NAMES = ".txt (may be compressed), .zip or .parquet"
+_JSON = (
+    "JSON, whose keys and braces would be learnt as words. If it is a dataset, move it from the "
+    "corpus's `files` to its `dataset`."
+)
+_HTML = "HTML or XML, whose tags would be learnt as words. Extract its text."
+_TABLE = (
+    "a table, whose cells would be learnt as one text. Convert it to Parquet, and name the column "
+    "of the texts: FILE.parquet#COLUMN."
+)
+# By the suffix of a file that is named itself; in a folder, others than TEXT_NAMES are skipped.
+REFUSED = {
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), _JSON),
+    **dict.fromkeys((".html", ".htm", ".xhtml", ".xml"), _HTML),
+    **dict.fromkeys((".csv", ".tsv"), _TABLE),
+}
+_HTML_STARTS = (b"<!doctype html", b"<html", b"<?xml")
 
 
 @dataclass(frozen=True)
@@ -43,7 +59,7 @@ def find_texts(spec: str) -> list[TextFile]:
 
     Raises:
         UserError: nothing has that name, it can't be read, a folder has no texts, or a file is
-            JSON.
+            JSON, HTML or a table, by its name.
     """
     name, column = split_column(spec)
     path = user_path(name)
@@ -71,11 +87,8 @@ def has_text_name(file: PurePath) -> bool:
 def _texts_of(path: Path) -> list[Path]:
     if path.is_dir():
         return _texts_below(path)
-    if inner_suffix(path) in (".json", ".jsonl", ".ndjson"):
-        raise UserError(
-            f"{path} is JSON, whose keys and braces would be learnt as words. If it is a dataset, "
-            "move it from the corpus's `files` to its `dataset`."
-        )
+    if refusal := REFUSED.get(inner_suffix(path)):
+        raise UserError(f"{path} is {refusal}")
     return [path]
 
 
@@ -159,6 +172,8 @@ def _read_lines(file: Path, stream: IO[bytes]) -> Iterator[str]:
         at_start = number == 1 and not before
         if at_start and piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise UserError(f"{file} is encoded in UTF-16. Convert it to UTF-8.")
+        if at_start and piece.removeprefix(codecs.BOM_UTF8).lower().startswith(_HTML_STARTS):
+            raise UserError(f"{file} is {_HTML}")
         if b"\0" in piece:
             raise UserError(
                 f"{file}, line {number}: found a NUL byte, so this looks like a binary file. "

@@ -205,12 +205,14 @@ def test_corpus_has_no_context_that_the_run_holds_out(
     in_flow(work, "leaking")
 
 
-def test_corpus_has_each_file_once(tmp_path: Path) -> None:
-    for name in ("a.txt", "b.txt"):
-        (tmp_path / name).touch()
+def test_corpus_has_equal_files_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name, text in {"a.txt": "one", "b.txt": "two", "copy.txt": "one"}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
     specs = [str(tmp_path), f"{tmp_path}/*.txt", f"{tmp_path}/./b.txt"]
-    files = corpus_files(CorpusParameters(files=specs))
+    with caplog.at_level(logging.INFO):
+        files = corpus_files(CorpusParameters(files=specs))
     assert [file.path.name for file in files] == ["a.txt", "b.txt"]
+    assert "Corpus: 5 of 7 files are equal to others, and are not read." in caplog.text
 
 
 def test_reads_texts_at_uris(root: Path, prefect_server: None, tmp_path: Path) -> None:

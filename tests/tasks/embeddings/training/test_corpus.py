@@ -108,14 +108,38 @@ def test_glob_matches_each_file_once(tmp_path: Path, named: str, files: str) -> 
     assert {file.column for file in texts} == {"body" if "#" in named else "text"}
 
 
-@pytest.mark.parametrize("name", ["train.json", "train.JSONL.gz", "a.zip/train.ndjson"])
-def test_rejects_json_files(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("train.json", "JSON, .*, move it from the corpus's"),
+        ("train.JSONL.gz", "JSON, "),
+        ("a.zip/train.ndjson", "JSON, "),
+        ("pages.htm", "HTML or XML, .* Extract its text"),
+        ("tickets.csv.gz", r"a table, .* Convert it to Parquet, .*: FILE\.parquet#COLUMN\."),
+    ],
+)
+def test_rejects_files_that_are_no_texts(tmp_path: Path, name: str, what: str) -> None:
     with ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("train.ndjson", "{}")
     if ".zip" not in name:
         (tmp_path / name).touch()
-    with pytest.raises(UserError, match=rf"{name} is JSON, .*, move it from the corpus's"):
+    with pytest.raises(UserError, match=rf"{name} is {what}"):
         find_texts(str(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"\xef\xbb\xbf<!DOCTYPE html>\n<p>", " is HTML or XML, whose tags"),
+        (b"%PDF-1.7\n", ": the file is a PDF. Save its text as .txt"),
+    ],
+)
+def test_rejects_texts_that_are_others_by_content(
+    tmp_path: Path, content: bytes, what: str
+) -> None:
+    (tmp_path / "a.txt").write_bytes(content)
+    with pytest.raises(UserError, match=rf"^{tmp_path}/a\.txt{what}"):
+        prepare(tmp_path, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["~nosuchuser/a.txt", f"{'x' * 300}.parquet#body"])
