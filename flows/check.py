@@ -9,8 +9,9 @@ from prefect import flow
 from rich.table import Column, Table
 from rich.text import Text
 
-from flows.commands.flow_command import flow_command
+from flows.commands.flow_command import flow_command, groups_of
 from flows.commands.terminal import show, table
+from flows.common.command_line import with_options
 from flows.common.data import (
     Splits,
     find_files,
@@ -103,7 +104,10 @@ def announce(summary: dict[str, Any]) -> None:
         *(f"{'Vectors' * (not n):11}{text}" for n, text in enumerate(summary["covered"])),
         *(Text.assemble(("Too long", "yellow"), f"   {text}") for text in summary["too_long"]),
         *([Text.assemble(("Warning", "yellow"), f"    {misfit}")] if misfit else []),
-        *(Text.assemble(("Problem", "red"), f"    {problem}") for problem in summary["problems"]),
+        *(
+            Text.assemble(("Problem", "red"), f"    {with_options(problem, groups_of(check))}")
+            for problem in summary["problems"]
+        ),
         f"Report     {summary['report']}",
     )
     sys.exit(bool(summary["problems"]))

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any, get_origin
 
-from cyclopts import App, CoercionError, CycloptsError, Token, UnusedCliTokensError
+from cyclopts import (
+    App,
+    CoercionError,
+    CycloptsError,
+    Token,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
 from cyclopts.argument import Argument, ArgumentCollection
 from pydantic import BaseModel, ValidationError
 
@@ -30,6 +37,7 @@ ALLOWED = {
     "too_short": "at least {min_length} item",
     "list_type": "a list",
     "extra_forbidden": "unknown field",
+    "model_type": "a group of options, which --help lists",
 }
 
 
@@ -86,7 +94,18 @@ def explained(error: CycloptsError) -> str:
     """The message for the invalid words of a command, one line for each error."""
     if isinstance(error, UnusedCliTokensError):
         return mask_secrets(f"Unexpected argument: {' '.join(error.unused_tokens or [])}. {HINT}")
+    if isinstance(error, UnknownOptionError):
+        typed = (error.token.keyword or error.token.value).partition("=")[0]
+        if meant := _ending_like(typed, error):
+            return f"Unknown option: {typed}. Did you mean {meant}?"
     return mask_secrets(str(error))
+
+
+def _ending_like(typed: str, error: UnknownOptionError) -> str:
+    """The options of groups whose last part was typed alone; empty if there are none."""
+    field = typed.lstrip("-").replace("_", "-")
+    names = (name for argument in error.argument_collection for name in argument.names)
+    return " or ".join(name for name in names if name.rpartition(".")[2] == field)
 
 
 def _problems(option: str, error: CycloptsError) -> list[str]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from inspect import Parameter as Argument
 from inspect import Signature, getdoc, signature
 from typing import Annotated, Any, get_args
@@ -13,6 +14,7 @@ from prefect.client.schemas.objects import State
 from pydantic import BaseModel
 from rich.console import Console, ConsoleOptions
 
+from flows.common.command_line import with_options
 from flows.common.failures import PRINTED_AT_EXIT, result_or_exit
 from flows.common.parameters import description_of
 
@@ -62,18 +64,33 @@ def flow_command(
     def command(*args: Any, **kwargs: Any) -> None:
         PRINTED_AT_EXIT.set(True)
         chosen = shape.bind(*args, **kwargs).arguments
-        announce(result_or_exit(run(**{**defaults, **chosen}, return_state=True)))
+        state = run(**{**defaults, **chosen}, return_state=True)
+        announce(result_or_exit(state, partial(with_options, groups=groups_of(flow))))
 
     command.__signature__ = shape  # type: ignore[attr-defined]
     return command
 
 
+def groups_of(flow: Flow[..., Any]) -> dict[str, type[BaseModel]]:
+    """The groups of fields among a flow's parameters, by name."""
+    kinds = {name: _kind(p.annotation) for name, p in signature(flow.fn).parameters.items()}
+    return {name: kind for name, kind in kinds.items() if _is_group(kind)}
+
+
+def _kind(annotation: Any) -> Any:
+    return (get_args(annotation) or [annotation])[0]
+
+
+def _is_group(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
 def _argument(parameter: Argument, section: Group, positional: bool) -> Argument:
     """A flow's parameter as cyclopts reads it: a group of fields has a section of its own."""
     annotation = parameter.annotation
-    kind, *_ = get_args(annotation) or [annotation]
+    kind = _kind(annotation)
     words = description_of(annotation)
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
+    if _is_group(kind):
         title = parameter.name.capitalize()
         group = Group.create_ordered(title, words or getdoc(kind), help_formatter=HELP_FORMATTER)
         shown = Parameter(group=group)

@@ -1,12 +1,13 @@
-"""The command line that repeats a flow run."""
+"""The command line that repeats a flow run, and the words of messages about its options."""
 
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from prefect.runtime import flow_run
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from infra.masking import mask_secrets
 from tasks.tracking.runs import flatten
@@ -58,3 +59,14 @@ def _list_as_typed(values: list[Any]) -> str:
     ):
         return ",".join(texts)
     return mask_secrets(json.dumps(values, ensure_ascii=False))
+
+
+def with_options(message: str, groups: Mapping[str, type[BaseModel]]) -> str:
+    """A message with the fields of groups, such as data.dev_share, as they are typed in a terminal:
+    --data.dev-share."""
+    fields = [f"{name}.{field}" for name, group in groups.items() for field in group.model_fields]
+    return re.sub(
+        rf"(?<![\w.-])({'|'.join(map(re.escape, fields))})(?!\w|\.\w)",
+        lambda found: f"--{found[0].replace('_', '-')}",
+        message,
+    )

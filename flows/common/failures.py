@@ -145,12 +145,12 @@ def _disable_retries() -> None:
             client.update_flow_run(context.flow_run.id, empirical_policy=no_retries)
 
 
-def result_or_exit(state: State[Any]) -> Any:
-    """A flow run's result; a refused run ends the process with its error message."""
+def result_or_exit(state: State[Any], worded: Callable[[str], str] = str) -> Any:
+    """A flow run's result; a refused run ends the process with its error message as `worded`."""
     try:
         return result_of(state)
     except UserError as error:
-        sys.exit(f"\n{error}")
+        sys.exit(f"\n{worded(str(error))}")
 
 
 def _fail_runs(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:

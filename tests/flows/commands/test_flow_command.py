@@ -14,6 +14,8 @@ from pydantic import BaseModel
 from rich.console import Console
 
 from flows.__main__ import build_app
+from flows.commands.flow_command import groups_of
+from flows.common.command_line import with_options
 from flows.common.parameters import (
     DataParameters,
     MixedSource,
@@ -150,6 +152,36 @@ def test_lists_of_groups_accept_plain_names() -> None:
     parsed = read(*words, command="embeddings evaluate")
     assert (parsed["vectors"], parsed["dataset"]) == (["a.txt", "b.txt"], "own.json")
     assert parsed["fetch"] is True
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("--dataset", "--data.dataset"),
+        ("--dataset=own.json", "--data.dataset"),
+        ("--batch_size", "--training.batch-size"),
+        ("--seed", "--data.seed or --training.seed"),
+    ],
+)
+def test_option_without_its_group_is_recognised(typed: str, meant: str) -> None:
+    expected = f"Unknown option: {typed.partition('=')[0]}. Did you mean {meant}?"
+    assert refused(*[typed, "7"][: 1 if "=" in typed else 2]) == expected
+
+
+def test_group_is_no_option() -> None:
+    assert refused("--vectors", "a") == "--vectors a: a group of options, which --help lists."
+
+
+@pytest.mark.parametrize(
+    ("message", "typed"),
+    [
+        ("Set data.dev_files, or data.dataset.", "Set --data.dev-files, or --data.dataset."),
+        ("Raise --data.max-rejected of data.json.", "Raise --data.max-rejected of data.json."),
+        ("my.data.seed and data.seeds", "my.data.seed and data.seeds"),
+    ],
+)
+def test_messages_name_options_as_they_are_typed(message: str, typed: str) -> None:
+    assert with_options(message, groups_of(retrain)) == typed
 
 
 def test_rejects_a_corpus_for_pretrained_vectors() -> None:
