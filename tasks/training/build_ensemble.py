@@ -18,7 +18,6 @@ from tasks.evaluation.metrics import (
     metrics_at_threshold,
     no_answer_metrics,
 )
-from tasks.evaluation.operating_points import operating_points
 from tasks.inference.trained_contexts import join_trained_contexts
 from tasks.tracking import client, model_logging, runs
 from tasks.tracking.runs import Split
@@ -89,6 +88,7 @@ def _on_validation(
     has one for the same expected share of unanswerable questions.
     """
     from models.predict import TEMPERATURES
+    from tasks.evaluation.operating_points import operating_points
     from tasks.inference.score_ensemble import score_split
 
     chosen: dict[str, Any] = {

@@ -211,7 +211,7 @@ def test_form_has_bounds_and_choices() -> None:
     with pytest.raises(ValueError, match=r"min_ngram \(5\) must not exceed max_ngram \(4\)"):
         EmbeddingParameters(min_ngram=5, max_ngram=4)
     assert make_model(EmbeddingParameters(seed=2**32 - 1)).seed == 2**32 - 1
-    with pytest.raises(ValueError, match="less than 4294967296"):
+    with pytest.raises(ValueError, match="less than or equal to 4294967295"):
         EmbeddingParameters(seed=2**32)
 
 

@@ -34,7 +34,7 @@ def test_slow_packages_are_imported_lazily(module: str, slow: set[str]) -> None:
     assert slow & set(json.loads(done.stdout)) == set()
 
 
-@pytest.mark.parametrize("words", [["--help"], ["embeddings", "--help"], ["variants", "--help"]])
+@pytest.mark.parametrize("words", [["--help"], ["embeddings", "--help"]])
 def test_list_of_commands_imports_none_of_them(words: list[str]) -> None:
     command = [sys.executable, "-c", LOADED_BY_HELP, *words]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)

@@ -52,6 +52,7 @@ NOT_KILLED = {
     "copy-language-model",
     "embeddings-report",
     "encode-corpus",
+    "ensemble",
     "error-report",
     "evaluate-embeddings",
     "evaluate-language-model",

@@ -129,7 +129,7 @@ def shown(flow: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @deployed
-def test_prefect_schema_has_descriptions_defaults_bounds(flow: Any) -> None:
+def test_schema_has_words_defaults_and_bounds(flow: Any) -> None:
     definitions = parameter_schema(flow).definitions
     for place, field in shown(flow):
         described = definitions[Path(field["$ref"]).name] if "$ref" in field else field

@@ -45,7 +45,7 @@ def test_every_deployment_has_an_entrypoint() -> None:
         for section in (deployment, *deployment.get("schedules", [])):
             parameters = section.get("parameters", {})
             missing = set(loaded.parameters.required) - parameters.keys()
-            assert missing <= {"data", "files"}
+            assert missing <= {"data", "files", "members"}
             if not missing:
                 loaded.validate_parameters(parameters)
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from mlflow.tracking import MlflowClient
 
 import models.predict
 from infra.errors import UserError
 from models.configs.presets import preset
 from tasks.inference.trained_contexts import write_trained_contexts
 from tasks.tracking import runs
+from tasks.tracking.client import mlflow_client
 from tasks.training.inputs import TrainingData
 from tasks.training.train_variant import (
     count_trained_questions,
@@ -52,15 +52,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
 
 @pytest.mark.parametrize(("kept", "f1"), [(1, 60.0), (2, 50.0)])
 def test_latest_scores_are_those_of_the_kept_epoch(tmp_path: Path, kept: int, f1: float) -> None:
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
     run_id = parent_run("flow")
     for entry in HISTORY:
         scores = {name: value for name, value in entry.items() if "/" in name}
         runs.log_scores(run_id, scores, step=int(entry["step"]))
     time.sleep(0.01)  # MLflow orders values of a step by their milliseconds
     (tmp_path / "history.json").write_text(json.dumps(HISTORY), encoding="utf-8")
-    log_kept_epoch(uri, run_id, tmp_path, kept)
-    client = MlflowClient(uri)
+    log_kept_epoch(run_id, tmp_path, kept)
+    client = mlflow_client()
     metrics = client.get_run(run_id).data.metrics
     nll = 2.0 if kept == 1 else 2.5
     assert metrics == {"train/nll": 3.0, "validation/f1": f1 + 1, "dev/f1": f1, "dev/nll": nll}
