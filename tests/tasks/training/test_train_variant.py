@@ -51,7 +51,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
 
 
 @pytest.mark.parametrize(("kept", "f1"), [(1, 60.0), (2, 50.0)])
-def test_latest_scores_are_those_of_the_kept_epoch(tmp_path: Path, kept: int, f1: float) -> None:
+def test_latest_scores_are_those_of_the_kept_epoch(
+    root: Path, tmp_path: Path, kept: int, f1: float
+) -> None:
     run_id = parent_run("flow")
     for entry in HISTORY:
         scores = {name: value for name, value in entry.items() if "/" in name}
