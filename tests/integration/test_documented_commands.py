@@ -183,7 +183,7 @@ def test_first_run_prints_the_scores_of_the_readme(tiny: tuple[Folder, str]) -> 
 
 
 def test_ask_prints_what_the_readme_shows(tiny: tuple[Folder, str]) -> None:
-    (ask,) = [command for command in commands("README.md") if "bidaflow ask" in command]
+    (ask,) = [command for command in commands("README.md") if 'ask "Which' in command]
     text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"^```\n(\S+ %.*?)^```$", text, re.MULTILINE | re.DOTALL)
     printed = tiny[0].run(ask)
