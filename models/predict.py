@@ -24,10 +24,11 @@ from models.modules.layers import MASKED
 from models.sliding_windows import Windows, cut
 from models.span_decoding import (
     Predictions,
+    TemperedPredictions,
     best_spans,
     span_scores,
-    target_scores,
     top_spans,
+    total_at,
 )
 
 # Context tokens in one prediction batch, including padding, and also question tokens: bounds memory
@@ -145,30 +146,28 @@ def predict_scores(
 
 
 @torch.no_grad()
-def fit_temperature(
+def predict_tempered(
     model: BiDAF,
     examples: Examples,
     types: Types,
     max_answer_tokens: int,
     window: Window | None = None,
-) -> float:
-    """The one of the `TEMPERATURES` that gives the targets of the examples the highest likelihood
-    (Guo et al., 2017, section 4.2); 1 if there are no targets.
-
-    Targets of more than `max_answer_tokens` tokens are left out: they have no probability.
-    """
+) -> TemperedPredictions:
+    """The best span of each example, in order, and its probabilities at all `TEMPERATURES`. Long
+    contexts are read as in `predict`."""
+    spans = np.zeros((2, len(examples)), dtype=np.int64)
+    scores = np.zeros((2, len(examples)))
+    totals = np.zeros((len(examples), len(TEMPERATURES)))
     logits = _Logits(model, examples, types, window)
-    likelihoods = np.zeros(len(TEMPERATURES))
     for rows in logits.batches():
         start, end = logits.compute(rows)
-        first, last = (
-            target_positions(positions[rows], examples.impossible[rows]).to(start.device)
-            for positions in (examples.span_start, examples.span_end)
-        )
-        for number, temperature in enumerate(TEMPERATURES):
-            scores = span_scores(start, end, max_answer_tokens, temperature)
-            likelihoods[number] += target_scores(*scores, first, last).nansum().item()
-    return TEMPERATURES[int(likelihoods.argmax())] if likelihoods.any() else 1.0
+        first, last, *best = best_spans(start, end, max_answer_tokens)
+        spans[:, rows] = torch.stack([first, last]).cpu().numpy() - 1
+        scores[:, rows] = torch.stack(best).cpu().numpy()
+        scored = span_scores(start, end, max_answer_tokens)
+        at = [total_at(*scored, temperature) for temperature in TEMPERATURES]
+        totals[rows] = torch.stack(at, 1).cpu().numpy()
+    return TemperedPredictions(Predictions(*spans, *scores), TEMPERATURES, totals)
 
 
 class _Logits:

@@ -1,7 +1,7 @@
 """Best answer span from start and end logits, and the choice between the span and no answer."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,34 @@ class Predictions:
             np.where(no_answer, -1, self.span_end),
             np.where(no_answer | (self.span_start < 0), self.no_answer_score, self.span_score),
         )
+
+
+@dataclass(frozen=True)
+class TemperedPredictions:
+    """Predictions for n questions, and what k temperatures make of them."""
+
+    predictions: Predictions  # at temperature 1
+    temperatures: tuple[float, ...]  # k
+    totals: npt.NDArray[np.float64]  # (n, k); see `total_at`
+
+    def at(self, temperature: float) -> Predictions:
+        """The same spans, with the probabilities at one of the temperatures."""
+        total = self.totals[:, self.temperatures.index(temperature)]
+        return replace(
+            self.predictions,
+            span_score=self.predictions.span_score / temperature - total,
+            no_answer_score=self.predictions.no_answer_score / temperature - total,
+        )
+
+
+def total_at(scores: Tensor, no_answer: Tensor, temperature: float) -> Tensor:
+    """The logarithms of the sums of all probabilities, each to the power 1 / temperature, (B,).
+
+    Takes log-probabilities as those of `span_scores`. Divided by the temperature, less this total,
+    they are those at the temperature.
+    """
+    spans = (scores / temperature).flatten(1).logsumexp(1)
+    return torch.logaddexp(spans, no_answer / temperature)
 
 
 def argmax_threshold(allow_no_answer: bool) -> float:
@@ -127,19 +155,3 @@ def span_scores(
     no_answer = start[:, 0] + end[:, 0]
     total = torch.cat([scores.flatten(1), no_answer.unsqueeze(1)], 1).logsumexp(1)
     return scores - total[:, None, None], no_answer - total
-
-
-def target_scores(scores: Tensor, no_answer: Tensor, first: Tensor, last: Tensor) -> Tensor:
-    """The log-probability of each example's target, (B,); NaN for a missing target, and for one
-    with more tokens than an answer may have.
-
-    Args:
-        scores, no_answer: those of `span_scores`.
-        first, last: (B,) positions of the target, 0 for no answer, -1 for none.
-    """
-    length = last - first
-    is_span = (first > 0) & (length < scores.shape[2])
-    rows = torch.arange(len(first), device=first.device)[is_span]
-    targets = torch.where(first == 0, no_answer, torch.nan)
-    targets[is_span] = scores[rows, first[is_span], length[is_span]]
-    return targets

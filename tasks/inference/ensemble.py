@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.span_decoding import Predictions, ranked_spans
+from models.span_decoding import Predictions, ranked_spans, total_at
 from tasks.inference.members import MEMBERS, member_folders
 from tasks.inference.no_answer import NoAnswer
 from tasks.inference.predictor import AnswerRow, Offsets, Predictor, TextPair, threshold_of
@@ -63,16 +63,9 @@ def _log_mean(logarithms: Sequence[Tensor]) -> Tensor:
     return torch.stack(list(logarithms)).logsumexp(0) - math.log(len(logarithms))
 
 
-def total_at(scores: Tensor, no_answer: Tensor, temperature: float) -> Tensor:
-    """The logarithm of the sum of all probabilities, each to the power 1 / temperature."""
-    spans = (scores / temperature).flatten().logsumexp(0)
-    return torch.logaddexp(spans, no_answer / temperature)
-
-
 def tempered(scores: Tensor, no_answer: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """Log-probabilities of spans and of no answer at a temperature; their probabilities have a sum
-    of 1 again."""
-    total = total_at(scores, no_answer, temperature)
+    """Log-probabilities of spans and of no answer at a temperature."""
+    (total,) = total_at(scores[None], no_answer[None], temperature)
     return scores / temperature - total, no_answer / temperature - total
 
 

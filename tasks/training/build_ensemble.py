@@ -89,6 +89,7 @@ def _on_validation(
     """
     from models.predict import TEMPERATURES
     from tasks.evaluation.operating_points import operating_points
+    from tasks.evaluation.temperature import best_temperature
     from tasks.inference.score_ensemble import score_split
 
     chosen: dict[str, Any] = {
@@ -101,11 +102,11 @@ def _on_validation(
         return chosen, {}
     validation = load_split(folder)
     scored = score_split(ensemble, validation, TEMPERATURES)
-    chosen["temperature"] = scored.best
-    predictions = scored.at(scored.best)
+    share = None if trained["threshold"] is None else trained["expected_no_answer"]
+    chosen["temperature"] = best_temperature(validation, scored, ensemble.threshold, share)
+    predictions = scored.at(chosen["temperature"])
     scores = {"validation/f1": evaluate(validation, predictions, ensemble.threshold).scores.f1}
-    if trained["threshold"] is not None:
-        share = trained["expected_no_answer"]
+    if share is not None:
         chosen["threshold"] = best_threshold(validation, predictions, share)
         chosen["operating_points"] = operating_points(validation, predictions)
     return chosen, scores

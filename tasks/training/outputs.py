@@ -11,7 +11,7 @@ import torch
 
 from infra.artifacts.manifest import stages_folder
 from infra.atomic_files import link_to_equal
-from models.predict import fit_temperature, predict
+from models.predict import predict, predict_tempered
 from models.span_decoding import Predictions, argmax_threshold
 from tasks.embeddings.formats.word_vectors import SUBWORDS
 from tasks.evaluation.evaluate import evaluate, load_split, write_predictions
@@ -21,6 +21,7 @@ from tasks.evaluation.metrics import (
     no_threshold_reason,
     share_to_expect,
 )
+from tasks.evaluation.temperature import best_temperature
 from tasks.inference.model_folder import COMMON_FILES, TrainedModel, save_model
 from tasks.inference.trained_contexts import write_trained_contexts
 from tasks.text.encoded import load_encoded
@@ -131,9 +132,8 @@ def _trained_model(
 def _calibrated(
     job: Job, model: TrainedModel, predictions: Predictions
 ) -> tuple[TrainedModel, Predictions]:
-    """The model with the temperature that suits the validation split best (Guo et al., 2017), and
-    its predictions for dev with the probabilities at this temperature. Without validation, both
-    stay as they are.
+    """The model with the temperature that suits the validation split best, and its predictions
+    for dev with the probabilities at this temperature. Without validation, both stay as they are.
 
     Answers do not change: the temperature divides the thresholds, too.
     """
@@ -144,7 +144,16 @@ def _calibrated(
     reader.to("cuda" if torch.cuda.is_available() else "cpu")
     training = job.variant.training
     reading = job.types(), training.max_answer_tokens, training.window
-    temperature = fit_temperature(reader, job.data.validation.examples(), *reading)
+    validation = load_split(job.data.validation.ingested)
+    share = None
+    if model.threshold is not None:
+        share = share_to_expect(training.expected_no_answer, job.data.train.examples())
+    temperature = best_temperature(
+        validation,
+        predict_tempered(reader, job.data.validation.examples(), *reading),
+        argmax_threshold(model.allow_no_answer),
+        share,
+    )
     scaled, _ = predict(reader, job.data.dev.examples(), *reading, temperature=temperature)
     calibrated = replace(
         model,

@@ -1,4 +1,4 @@
-"""Temperature scaling: the fitted temperature, on targets that a model's own distribution draws."""
+"""Temperature scaling, on targets that a model's own distribution draws."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
+from models.arrays import FloatArray
 from models.batching import Examples, make_batch
 from models.bidaf import BiDAF
 from models.configs.variant import Window
-from models.predict import TEMPERATURES, fit_temperature, predict
-from models.span_decoding import span_scores, target_scores
+from models.predict import TEMPERATURES, predict, predict_tempered
+from models.span_decoding import Predictions, span_scores
 from tasks.evaluation.metrics import expected_calibration_error, reliability
+from tasks.evaluation.temperature import likeliest_temperature
 from tests.factories.models import make_examples, make_model, make_types, small
 
 TYPES = make_types()
@@ -49,11 +49,11 @@ def drawn(model: BiDAF, examples: Examples, seed: int) -> Examples:
     )
 
 
-def calibration_error(model: BiDAF, examples: Examples, temperature: float) -> float:
-    predictions, _ = predict(model, examples, TYPES, LONGEST, temperature=temperature)
+def is_right(predictions: Predictions, examples: Examples) -> FloatArray:
+    """Whether each answer is the target, 0 or 1, (n,)."""
     answers = predictions.answers(0.0)
-    right = (answers.span_start == examples.span_start) & (answers.span_end == examples.span_end)
-    return expected_calibration_error(reliability(np.exp(answers.score), right.astype(float)))
+    equal = (answers.span_start == examples.span_start) & (answers.span_end == examples.span_end)
+    return equal.astype(float)
 
 
 @pytest.fixture(scope="module")
@@ -65,31 +65,43 @@ def calibrated() -> tuple[BiDAF, Examples]:
 
 def test_overconfident_probabilities_are_corrected(calibrated: tuple[BiDAF, Examples]) -> None:
     model, examples = calibrated
-    assert fit_temperature(model, examples, TYPES, LONGEST) == pytest.approx(1, rel=0.1)
     overconfident = make_model(small("char", hidden_size=8), seed=4, scale=3.0)
     sharpened(overconfident, 3)
-    temperature = fit_temperature(overconfident, examples, TYPES, LONGEST)
-    assert temperature == pytest.approx(3, rel=0.1)
-    before, after = (calibration_error(overconfident, examples, t) for t in (1.0, temperature))
-    assert before > 15 and after < 5
+    errors = {}
+    for factor, own in ((1, model), (3, overconfident)):
+        tempered = predict_tempered(own, examples, TYPES, LONGEST)
+        right = is_right(tempered.predictions, examples)
+        temperature = likeliest_temperature(tempered, 0.0, right, np.ones_like(right))
+        assert temperature == pytest.approx(factor, rel=0.25)
+        for at in (1.0, temperature):
+            score = tempered.at(at).answers(0.0).score
+            errors[factor, at] = expected_calibration_error(reliability(np.exp(score), right))
+    assert errors[3, 1.0] > 15 and errors[3, temperature] < 5
 
 
-def test_no_temperature_has_a_higher_likelihood(calibrated: tuple[BiDAF, Examples]) -> None:
+def test_weights_count_like_repeated_answers(calibrated: tuple[BiDAF, Examples]) -> None:
     model, examples = calibrated
-    batch = make_batch(examples, TYPES, np.arange(len(examples)), model.max_characters)
-    with torch.no_grad():
-        start, end = model.eval()(batch)
-    fitted = fit_temperature(model, examples, TYPES, LONGEST)
+    tempered = predict_tempered(model, examples, TYPES, LONGEST)
+    right = is_right(tempered.predictions, examples)
+    only_wrong, only_right = (
+        likeliest_temperature(tempered, 0.0, right, np.where(right == kept, 1.0, 0.0))
+        for kept in (0, 1)
+    )
+    assert (only_wrong, only_right) == (max(TEMPERATURES), min(TEMPERATURES))
 
-    @given(st.sampled_from(TEMPERATURES))
-    def check(other: float) -> None:
-        nlls = [
-            -target_scores(*span_scores(start, end, LONGEST, t), batch.start, batch.end).mean()
-            for t in (fitted, other)
-        ]
-        assert nlls[0] <= nlls[1] + 1e-9
 
-    check()
+@pytest.mark.parametrize("window", [None, Window(8, 4)])
+@pytest.mark.parametrize("temperature", [TEMPERATURES[3], 1.0, TEMPERATURES[30]])
+def test_tempered_predictions_are_those_of_the_temperature(
+    calibrated: tuple[BiDAF, Examples], window: Window | None, temperature: float
+) -> None:
+    model, examples = calibrated
+    expected, _ = predict(model, examples, TYPES, LONGEST, window, temperature=temperature)
+    actual = predict_tempered(model, examples, TYPES, LONGEST, window).at(temperature)
+    for column in ("span_start", "span_end"):
+        assert (getattr(actual, column) == getattr(expected, column)).all()
+    for column in ("span_score", "no_answer_score"):
+        assert getattr(actual, column) == pytest.approx(getattr(expected, column), rel=1e-9)
 
 
 def test_answers_are_those_without_scaling(calibrated: tuple[BiDAF, Examples]) -> None:
@@ -101,18 +113,3 @@ def test_answers_are_those_without_scaling(calibrated: tuple[BiDAF, Examples]) -
         assert (expected.span_start == actual.span_start).all()
         assert (expected.span_end == actual.span_end).all()
     assert not np.allclose(plain.span_score, scaled.span_score)
-
-
-def test_windows_have_a_temperature_of_their_own() -> None:
-    model = make_model(small("baseline", hidden_size=8), seed=4, scale=3.0)
-    examples = make_examples([30, 25, 9, 40])
-    joined = fit_temperature(model, examples, TYPES, LONGEST, Window(12, 5))
-    assert joined != fit_temperature(model, examples, TYPES, LONGEST)
-
-
-def test_temperature_is_one_without_targets() -> None:
-    examples = make_examples([5, 6])
-    nothing = np.array([-1, -1])
-    unknown = replace(examples, span_start=nothing, span_end=nothing)
-    model = make_model(small("baseline"))
-    assert fit_temperature(model, unknown, TYPES, LONGEST) == 1

@@ -14,8 +14,6 @@ from models.span_decoding import (
     Predictions,
     argmax_threshold,
     best_spans,
-    span_scores,
-    target_scores,
     top_spans,
 )
 
@@ -174,15 +172,3 @@ def test_temperature_changes_no_answer(
     margins, scaled_margins = (own[3] - own[2] for own in (plain, scaled))
     assert (scaled_margins * temperature).tolist() == pytest.approx(margins.tolist(), abs=1e-9)
     assert (plain[0] == scaled[0]).all() and (plain[1] == scaled[1]).all()
-
-
-def test_targets_have_the_probabilities_of_their_spans() -> None:
-    row = [(0.5, 0.0), (1.0, 0.0), (0.0, 1.5), (0.0, 2.0)]
-    spans, no_answer = exhaustive(row, 2, 2.0)
-    by_place = {(span.first, span.last): span.score for span in spans}
-    targets = [(0, 0), (1, 2), (3, 3), (1, 3), (-1, -1)]  # the last but one is too long
-    first, last = torch.tensor(targets).T
-    scores = span_scores(*padded([row] * len(targets)), 2, 2.0)
-    expected = [no_answer, by_place[1, 2], by_place[3, 3], math.nan, math.nan]
-    actual = target_scores(*scores, first, last).tolist()
-    assert actual == pytest.approx(expected, nan_ok=True)

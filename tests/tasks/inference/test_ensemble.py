@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from infra.errors import UserError
 from models.predict import TEMPERATURES
 from tasks.evaluation.evaluate import load_split
-from tasks.inference.ensemble import Ensemble, join, load_model, save_ensemble, tempered
+from tasks.inference.ensemble import Ensemble, join, load_model, save_ensemble
 from tasks.inference.members import member_folders
 from tasks.inference.predictor import Predictor
 from tasks.inference.score_ensemble import score_split
@@ -113,29 +113,19 @@ def test_saved_ensemble_answers_as_before(
         load_model(tmp_path, "threshold", 2.0)
 
 
-def test_temperature_is_the_likeliest_on_the_targets(ensemble: Ensemble, tmp_path: Path) -> None:
+def test_predictions_for_a_split_are_the_answers(ensemble: Ensemble, tmp_path: Path) -> None:
     split = load_split(write_split(tmp_path))
-    scored = score_split(ensemble, split, TEMPERATURES)
     pairs = [(question, split.context(row)) for row, question in enumerate(split.questions)]
-
-    def likelihood(temperature: float) -> float:
-        total = 0.0
-        for row, own in enumerate(ensemble.mean_scores(pairs)):
-            scores, none = tempered(*own, temperature)
-            first, last = split.span_start[row], split.span_end[row]
-            total += float(none if first < 0 else scores[first + 1, last - first])
-        return total
-
-    assert scored.best == max(TEMPERATURES, key=likelihood) != 1
-    warm = replace(ensemble, temperature=scored.best)
-    answers = scored.at(scored.best).answers(warm.threshold)
-    assert np.exp(answers.score) == pytest.approx(
-        [row["probability"] for row in warm.answer(pairs)]
-    )
+    scored = score_split(ensemble, split, TEMPERATURES)
+    for temperature in (0.5, 1.0, 2.0):
+        answers = replace(ensemble, temperature=temperature).answer(pairs)
+        expected = [row["probability"] for row in answers]
+        own = scored.at(temperature).answers(ensemble.threshold)
+        assert np.exp(own.score) == pytest.approx(expected)
 
 
 def test_question_without_tokens_gets_no_answer(ensemble: Ensemble, tmp_path: Path) -> None:
     split = load_split(ingest(tmp_path / "split", (CONTEXT, ["Where?", " "])))
-    scored = score_split(ensemble, split, TEMPERATURES)
-    assert scored.predictions.span_start[0] >= 0 > scored.predictions.span_start[1]
-    assert np.isnan(scored.targets[1]) and np.isfinite(scored.at(scored.best).margin).all()
+    predictions = score_split(ensemble, split, [2.0]).at(2.0)
+    assert predictions.span_start[0] >= 0 > predictions.span_start[1]
+    assert np.isfinite(predictions.margin).all()
