@@ -12,40 +12,31 @@ import numpy as np
 from models.arrays import FloatArray
 from models.span_decoding import TemperedPredictions
 from tasks.evaluation.evaluate import EvaluationSplit, evaluate
-from tasks.evaluation.metrics import kind_weights
 
 SMALLEST = 1e-9  # no probability counts as less, nor as closer to 1
 
 
 def best_temperature(
-    split: EvaluationSplit,
-    tempered: TemperedPredictions,
-    threshold: float,
-    expected_no_answer: float | None = None,
+    split: EvaluationSplit, tempered: TemperedPredictions, threshold: float
 ) -> float:
     """The temperature for the answers at `threshold`, 0 or infinity, which no temperature changes.
 
-    With `expected_no_answer`, unanswerable questions count with this share instead of their own.
+    Unanswerable questions count as often as they occur: their share changes how often a model is
+    right, so no temperature suits questions with another share as well.
     """
     questions = evaluate(split, tempered.predictions, threshold).questions
-    right = np.array([question.em for question in questions], dtype=float)
-    weights = (
-        np.ones_like(right)
-        if expected_no_answer is None
-        else kind_weights(split.answerable, expected_no_answer)
-    )
-    return likeliest_temperature(tempered, threshold, right, weights)
+    right = np.array([question.em for question in questions])
+    return likeliest_temperature(tempered, threshold, right)
 
 
 def likeliest_temperature(
-    tempered: TemperedPredictions, threshold: float, right: FloatArray, weights: FloatArray
+    tempered: TemperedPredictions, threshold: float, right: FloatArray
 ) -> float:
-    """As `best_temperature`, for answers that are right (1) or wrong (0), with weights, (n,)
-    each."""
+    """As `best_temperature`, for answers of which each is right (1) or wrong (0), (n,)."""
 
     def likelihood(temperature: float) -> float:
         answers = tempered.at(temperature).answers(threshold)
         shares = np.clip(np.exp(answers.score), SMALLEST, 1 - SMALLEST)
-        return float((weights * np.log(np.where(right > 0, shares, 1 - shares))).sum())
+        return float(np.log(np.where(right > 0, shares, 1 - shares)).sum())
 
     return max(tempered.temperatures, key=likelihood)

@@ -102,11 +102,11 @@ def _on_validation(
         return chosen, {}
     validation = load_split(folder)
     scored = score_split(ensemble, validation, TEMPERATURES)
-    share = None if trained["threshold"] is None else trained["expected_no_answer"]
-    chosen["temperature"] = best_temperature(validation, scored, ensemble.threshold, share)
+    chosen["temperature"] = best_temperature(validation, scored, ensemble.threshold)
     predictions = scored.at(chosen["temperature"])
     scores = {"validation/f1": evaluate(validation, predictions, ensemble.threshold).scores.f1}
-    if share is not None:
+    if trained["threshold"] is not None:
+        share = trained["expected_no_answer"]
         chosen["threshold"] = best_threshold(validation, predictions, share)
         chosen["operating_points"] = operating_points(validation, predictions)
     return chosen, scores

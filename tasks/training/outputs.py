@@ -145,14 +145,10 @@ def _calibrated(
     training = job.variant.training
     reading = job.types(), training.max_answer_tokens, training.window
     validation = load_split(job.data.validation.ingested)
-    share = None
-    if model.threshold is not None:
-        share = share_to_expect(training.expected_no_answer, job.data.train.examples())
     temperature = best_temperature(
         validation,
         predict_tempered(reader, job.data.validation.examples(), *reading),
         argmax_threshold(model.allow_no_answer),
-        share,
     )
     scaled, _ = predict(reader, job.data.dev.examples(), *reading, temperature=temperature)
     calibrated = replace(

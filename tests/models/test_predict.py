@@ -71,23 +71,12 @@ def test_overconfident_probabilities_are_corrected(calibrated: tuple[BiDAF, Exam
     for factor, own in ((1, model), (3, overconfident)):
         tempered = predict_tempered(own, examples, TYPES, LONGEST)
         right = is_right(tempered.predictions, examples)
-        temperature = likeliest_temperature(tempered, 0.0, right, np.ones_like(right))
+        temperature = likeliest_temperature(tempered, 0.0, right)
         assert temperature == pytest.approx(factor, rel=0.25)
         for at in (1.0, temperature):
             score = tempered.at(at).answers(0.0).score
             errors[factor, at] = expected_calibration_error(reliability(np.exp(score), right))
     assert errors[3, 1.0] > 15 and errors[3, temperature] < 5
-
-
-def test_weights_count_like_repeated_answers(calibrated: tuple[BiDAF, Examples]) -> None:
-    model, examples = calibrated
-    tempered = predict_tempered(model, examples, TYPES, LONGEST)
-    right = is_right(tempered.predictions, examples)
-    only_wrong, only_right = (
-        likeliest_temperature(tempered, 0.0, right, np.where(right == kept, 1.0, 0.0))
-        for kept in (0, 1)
-    )
-    assert (only_wrong, only_right) == (max(TEMPERATURES), min(TEMPERATURES))
 
 
 @pytest.mark.parametrize("window", [None, Window(8, 4)])
