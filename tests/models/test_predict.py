@@ -81,7 +81,7 @@ def test_overconfident_probabilities_are_corrected(calibrated: tuple[BiDAF, Exam
 
 @pytest.mark.parametrize("window", [None, Window(8, 4)])
 @pytest.mark.parametrize("temperature", [TEMPERATURES[3], 1.0, TEMPERATURES[30]])
-def test_tempered_predictions_are_those_of_the_temperature(
+def test_tempered_predictions_suit_the_temperature(
     calibrated: tuple[BiDAF, Examples], window: Window | None, temperature: float
 ) -> None:
     model, examples = calibrated
