@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import BaseModel, Field
 
 from infra.errors import UserError
 from infra.files import archive_of
 from infra.settings import CHECKOUT, settings
-from infra.storage.safe_names import is_safe_name
+from infra.storage.safe_names import safe_name
 
 # Dependencies whose version can change a result.
 DEPENDENCIES = ("gensim", "mlflow", "numpy", "prefect", "pyarrow", "ray", "torch")
@@ -78,19 +78,13 @@ def read_manifest(folder: Path) -> Manifest:
     return dict(json.loads((folder / MANIFEST).read_bytes()))
 
 
-def _require_safe(name: str) -> str:
-    if not is_safe_name(name):
-        raise ValueError("it could be written outside of the stage's folder")
-    return name
-
-
 class _PublishedFile(BaseModel, strict=True):
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
     bytes: int = Field(ge=0)
 
 
 class _PublishedManifest(BaseModel):
-    files: dict[Annotated[str, AfterValidator(_require_safe)], _PublishedFile]
+    files: dict[str, _PublishedFile]
 
 
 def parse_manifest(content: bytes, address: str) -> Manifest:
@@ -111,6 +105,8 @@ def parse_manifest(content: bytes, address: str) -> Manifest:
             "who may write to the store, and remove the folder from it, so that the stage is built "
             "again."
         ) from error
+    for name in manifest["files"]:
+        safe_name(name, address)
     return dict(manifest)
 
 
@@ -131,13 +127,11 @@ def content_digest(path: Path) -> str:
         return str(read_manifest(path)["digest"])
     archive = archive_of(path)
     file = archive or path
-    if not file.exists():
-        raise UserError(f"{path} does not exist; check the path.")
     try:
         digest = sha256_of(file)
     except OSError as error:
         raise UserError(
-            f"{file} can't be read ({error.strerror}). Check its permissions."
+            f"{file} can't be read ({error.strerror}). Check the path and its permissions."
         ) from error
     return digest_of([path.relative_to(archive).as_posix(), digest]) if archive else digest
 

@@ -227,7 +227,7 @@ class Stage(Generic[P]):
         message = "Another run is building this stage; waiting for it to finish."
         with step(task_run.name), exclusive_lock(lock_file(final, "build"), message):
             try:
-                exists = final.exists() or fetch(final) or self._build_once(final, inputs)
+                exists = final.exists() or fetch(final) or self._build(final, inputs)
                 evict()
             except RetryableError:
                 raise
@@ -243,39 +243,40 @@ class Stage(Generic[P]):
                 logger().info(f"Done: {task_run.name}")
         return {"folder": f"stages/{self.name}/{key}", "found": exists}
 
-    def _build_once(self, final: Path, inputs: dict[str, Any]) -> bool:
-        """Build a stage, unless another machine is building it; returns whether it was."""
+    def _build(self, final: Path, inputs: dict[str, Any]) -> bool:
+        """Build a stage, unless another machine was building it; returns whether it was."""
         with lease(f"{self.name}-{final.name}"):
-            found = fetch(final)
-            if not found:
-                self._build(final, inputs)
-        return found
-
-    def _build(self, final: Path, inputs: dict[str, Any]) -> None:
-        require_free_space()
-        # This process has loaded the code of the key, but Ray's workers would load a later one.
-        if source_digest.__wrapped__(self.code) != source_digest(self.code):
-            raise UserError(
-                f"The code of the step {self.name} was edited after this run had started. Start it "
-                "again. Finished steps are kept."
-            )
-        with new_folder(final) as folder:
-            start = time.perf_counter()
-            facts = self.build(folder, **inputs)  # type: ignore[call-arg]
-            seconds = time.perf_counter() - start
-            content, made_from = identity(inputs), list(origins(inputs))
-            # A file may have changed while the stage waited or read it.
-            if self._key(content) != final.name:
-                files = [origin["path"] for origin in made_from if "path" in origin]
-                shown = ", ".join(files[:FILES_SHOWN]) + ", …" * (len(files) > FILES_SHOWN)
+            if fetch(final):
+                return True
+            require_free_space()
+            # This process has loaded the code of the key; Ray's workers would load a later one.
+            if source_digest.__wrapped__(self.code) != source_digest(self.code):
                 raise UserError(
-                    f"A file that the step {self.name} reads was changed after this run had "
-                    f"started: {shown}. Start the run again. Finished steps are kept."
+                    f"The code of the step {self.name} was edited after this run had started. "
+                    "Start it again. Finished steps are kept."
                 )
-            fields = {"stage": self.name, "inputs": content, "made_from": made_from}
-            code = source_digest(self.code)
-            write_manifest(folder, {**fields, "code": code, "seconds": seconds, "facts": facts})
-            publish(folder, final)
+            with new_folder(final) as folder:
+                self._fill(folder, inputs)
+                publish(folder, final)
+        return False
+
+    def _fill(self, folder: Path, inputs: dict[str, Any]) -> None:
+        """Run the function, and write the manifest."""
+        start = time.perf_counter()
+        facts = self.build(folder, **inputs)  # type: ignore[call-arg]
+        seconds = time.perf_counter() - start
+        content, made_from = identity(inputs), list(origins(inputs))
+        # A file may have changed while the stage waited or read it.
+        if self._key(content) != folder.name:
+            files = [origin["path"] for origin in made_from if "path" in origin]
+            shown = ", ".join(files[:FILES_SHOWN]) + ", …" * (len(files) > FILES_SHOWN)
+            raise UserError(
+                f"A file that the step {self.name} reads was changed after this run had started: "
+                f"{shown}. Start the run again. Finished steps are kept."
+            )
+        fields = {"stage": self.name, "inputs": content, "made_from": made_from}
+        code = source_digest(self.code)
+        write_manifest(folder, {**fields, "code": code, "seconds": seconds, "facts": facts})
 
 
 def result_of(state: State[Any]) -> Any:

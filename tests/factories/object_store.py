@@ -17,6 +17,8 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from pyarrow.fs import FileSelector, FileType, S3FileSystem
 from werkzeug.serving import make_server
 
+from infra.settings import settings
+
 BUCKET = "results"
 POLICY = {
     "Version": "2012-10-17",
@@ -64,6 +66,11 @@ class ObjectStore:
             self.failures_left -= 1
             return True
         return time.monotonic() < self.silent_until
+
+    @property
+    def root(self) -> str:
+        """The folder in the bucket that is the storage root."""
+        return str(settings().address).removeprefix(f"s3://{BUCKET}/")
 
     @property
     def files(self) -> S3FileSystem:

@@ -11,7 +11,6 @@ from threading import Barrier
 import pytest
 
 from infra.artifacts.in_use import use
-from infra.artifacts.locks import lock_file, shared_lock
 from infra.artifacts.manifest import MANIFEST, stages_folder, write_manifest
 from infra.artifacts.node_cache import evict, fetched, portable
 from infra.artifacts.remote import publish
@@ -127,14 +126,6 @@ def test_use_makes_a_stage_the_newest(store: object) -> None:
     first, second = sized_stage("first", 2), sized_stage("second", 1)
     use(first)
     assert (first / MANIFEST).stat().st_mtime > (second / MANIFEST).stat().st_mtime
-
-
-def test_stage_in_use_is_kept_beyond_the_limit(limit: Limit) -> None:
-    used, free = sized_stage("used", 2), sized_stage("free", 1)
-    limit(1)
-    with shared_lock(lock_file(used, "use")):
-        assert evict() == [free]
-    assert evict() == [used]
 
 
 def test_concurrent_evictions_remove_no_more(limit: Limit) -> None:

@@ -54,8 +54,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def below_root(store: ObjectStore) -> list[str]:
     """The names of all objects of the root but its format."""
-    root = str(current_settings().address).removeprefix("s3://results/")
-    names = [name.removeprefix(f"{root}/") for name in store.names(root)]
+    names = [name.removeprefix(f"{store.root}/") for name in store.names(store.root)]
     return [name for name in names if name != FILE]
 
 
@@ -114,8 +113,7 @@ def test_damaged_file_is_named_with_its_address(
 ) -> None:
     built = build(FILES)
     digest = json.loads((built / MANIFEST).read_bytes())["files"]["words.txt"]["sha256"]
-    root = str(current_settings().address).removeprefix("s3://results/")
-    store.write(f"{root}/stages/write/{KEY}/{digest}", b"two one")
+    store.write(f"{store.root}/stages/write/{KEY}/{digest}", b"two one")
     other_machine()
     with pytest.raises(
         UserError, match=r"damaged: s3://results/.*/write/0123.* Remove that"
@@ -213,14 +211,14 @@ def test_outage_is_waited_for(store: ObjectStore) -> None:
 @pytest.mark.parametrize(
     ("name", "entry", "problem"),
     [
-        ("../../../x", {}, r"files\.`\.\./\.\./\.\./x`.* outside"),
-        ("/tmp/x", {}, r"files\..?/tmp/x.* outside"),
-        ("a\\..\\x", {}, r"files\..*a.*x.* outside"),
-        ("x", {"sha256": "../../x"}, r"files\.x\.sha256 .*'\.\./\.\./x'"),
-        ("x", {"sha256": None}, r"files\.x\.sha256 "),
-        ("x", {"bytes": -1}, r"files\.x\.bytes .*-1"),
-        ("x", {"bytes": "7"}, r"files\.x\.bytes .*'7'"),
-        ("x", None, r"files "),
+        ("../../../x", {}, r".* named '\.\./\.\./\.\./x', .* outside"),
+        ("/tmp/x", {}, r".* named '/tmp/x', .* outside"),
+        ("a\\..\\x", {}, r".* named 'a.*x', .* outside"),
+        ("x", {"sha256": "../../x"}, r"can't be used: files\.x\.sha256 .*'\.\./\.\./x'"),
+        ("x", {"sha256": None}, r"can't be used: files\.x\.sha256 "),
+        ("x", {"bytes": -1}, r"can't be used: files\.x\.bytes .*-1"),
+        ("x", {"bytes": "7"}, r"can't be used: files\.x\.bytes .*'7'"),
+        ("x", None, r"can't be used: files "),
     ],
 )
 def test_manifest_that_leads_out_of_a_stage_is_refused(
@@ -232,14 +230,14 @@ def test_manifest_that_leads_out_of_a_stage_is_refused(
 ) -> None:
     """Whoever may write data there could run code on the machines that fetch it."""
     build(FILES)
-    folder = f"{str(current_settings().address).removeprefix('s3://results/')}/stages/write/{KEY}"
+    folder = f"{store.root}/stages/write/{KEY}"
     manifest = json.loads(store.read(f"{folder}/{MANIFEST}"))
     good = manifest["files"]["words.txt"]
     manifest["files"] = {name: good | entry} if entry is not None else [name]
     store.write(f"{folder}/{MANIFEST}", json.dumps(manifest).encode())
     other_machine()
     for use in (lambda: fetch(final_folder()), find_manifests):
-        with pytest.raises(UserError, match=f"{folder}/{MANIFEST} can't be used: {problem}"):
+        with pytest.raises(UserError, match=f"{folder}/{MANIFEST} {problem}"):
             use()
     assert not [path for path in current_settings().cache.rglob("*") if path.is_file()]
 
@@ -255,7 +253,6 @@ def test_damaged_manifest_is_refused(text: bytes) -> None:
 )
 def test_stage_with_an_unsafe_key_is_refused(store: ObjectStore, key: str) -> None:
     """`bidaflow prune` would remove the folder that the key leads to."""
-    root = str(current_settings().address).removeprefix("s3://results/")
-    store.put(f"{root}/{key}", b"{}")
+    store.put(f"{store.root}/{key}", b"{}")
     with pytest.raises(UserError, match=r"/stages has a file or folder named '.*\.\./"):
         find_manifests()

@@ -127,16 +127,6 @@ def test_missing_folder_is_rebuilt() -> None:
     assert in_flow(lambda: shouting("gone")).cached
 
 
-def test_another_root_is_filled_despite_cached_results(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = in_flow(lambda: shouting("elsewhere"))
-    monkeypatch.setenv("BIDAFLOW_ROOT", str(tmp_path / "another"))
-    second = in_flow(lambda: shouting("elsewhere"))
-    assert second.folder == tmp_path / "another" / "stages" / "shout" / first.folder.name
-    assert (second.folder / "text.txt").is_file()
-
-
 def test_results_are_json_with_a_relative_folder() -> None:
     output = in_flow(lambda: shouting("stored"))
     content = (PREFECT_LOCAL_STORAGE_PATH.value() / output.folder.name).read_bytes()

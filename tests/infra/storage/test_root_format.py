@@ -87,23 +87,21 @@ def test_message_says_how_to_start_anew(root: Path) -> None:
 
 
 def test_root_at_an_address_has_a_format(store: ObjectStore) -> None:
-    name = str(settings().address).removeprefix("s3://results/")
     require_format()
-    assert json.loads(store.read(f"{name}/{FILE}")) == {"format": FORMAT}
+    assert json.loads(store.read(f"{store.root}/{FILE}")) == {"format": FORMAT}
     before = len(store.requests)
     require_format()
     assert len(store.requests) == before, "it is read once a process"
-    store.write(f"{name}/stages/write/key/manifest.json", b"{}")
+    store.write(f"{store.root}/stages/write/key/manifest.json", b"{}")
     assert read_format() == FORMAT
 
 
 def test_address_without_a_format_is_refused(store: ObjectStore) -> None:
-    name = str(settings().address).removeprefix("s3://results/")
-    store.write(f"{name}/stages/write/key/manifest.json", b"{}")
+    store.write(f"{store.root}/stages/write/key/manifest.json", b"{}")
     with pytest.raises(UserError, match="set BIDAFLOW_ROOT to a new address") as caught:
         require_format()
     assert f"The storage root {settings().address} is of another release" in str(caught.value)
-    assert store.names(name) == [f"{name}/stages/write/key/manifest.json"]
+    assert store.names(store.root) == [f"{store.root}/stages/write/key/manifest.json"]
 
 
 @pytest.mark.parametrize("name", MISREAD)

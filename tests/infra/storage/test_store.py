@@ -3,7 +3,6 @@
 import pytest
 
 from infra.errors import UserError
-from infra.settings import settings
 from infra.storage.store import checkpoint_storage
 from tests.factories.object_store import ObjectStore
 
@@ -13,9 +12,8 @@ def test_checkpoints_with_unsafe_names_are_refused(store: ObjectStore, name: str
     """Ray would write them outside of the folder to which it copies a checkpoint."""
     checkpoints = checkpoint_storage()
     checkpoints.listed("key")
-    root = str(settings().address).removeprefix("s3://results/")
-    store.put(f"{root}/ray/key/checkpoint_1/state.json", b"")
+    store.put(f"{store.root}/ray/key/checkpoint_1/state.json", b"")
     checkpoints.listed("key")
-    store.put(f"{root}/ray/key/{name}", b"")
+    store.put(f"{store.root}/ray/key/{name}", b"")
     with pytest.raises(UserError, match="/ray/key has a file or folder named"):
         checkpoints.listed("key")
