@@ -70,7 +70,8 @@ def lost_notes() -> dict[str, Note]:
     if store is None:
         return {}
     notes = store.below(FOLDER)
-    times = {name: info.mtime_ns or 0 for name, info in notes.listed().items()}
+    files = notes.listed().items()
+    times = {name: info.mtime_ns or 0 for name, info in files if name.endswith(".json")}
     since = max(times.values(), default=0) - LOST_SECONDS * 10**9
     lost = {name: notes.read(name) for name, time in times.items() if time < since}
     return {

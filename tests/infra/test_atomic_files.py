@@ -14,16 +14,21 @@ from infra.atomic_files import atomic_file, link_to_equal, new_folder, write_ato
 from infra.settings import CHECKOUT
 
 
-def test_folder_is_created(tmp_path: Path) -> None:
-    path = tmp_path / "a" / "b" / "note.json"
+def test_new_file_has_its_folder_and_the_usual_mode(tmp_path: Path) -> None:
+    path, plain = tmp_path / "a" / "b" / "note.json", tmp_path / "plain"
     write_atomically(path, "Übung")
+    plain.touch()
     assert path.read_bytes() == "Übung".encode()
     assert list(path.parent.iterdir()) == [path]
+    assert path.stat().st_mode == plain.stat().st_mode
 
 
-def test_file_appears_when_it_is_complete(tmp_path: Path) -> None:
+def test_file_changes_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     write_atomically(path, b"old")
+    with pytest.raises(RuntimeError, match="no more"), atomic_file(path) as file:
+        file.write(b"ne")
+        raise RuntimeError("no more")
     with atomic_file(path) as file:
         file.write(b"new")
         file.flush()
@@ -32,23 +37,6 @@ def test_file_appears_when_it_is_complete(tmp_path: Path) -> None:
         assert path.read_bytes() == b"old"
     assert path.read_bytes() == b"new"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_failed_block_keeps_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "page.html"
-    write_atomically(path, b"old")
-    with pytest.raises(RuntimeError, match="no more"), atomic_file(path) as file:
-        file.write(b"ne")
-        raise RuntimeError("no more")
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_mode_is_that_of_any_new_file(tmp_path: Path) -> None:
-    written, plain = tmp_path / "written", tmp_path / "plain"
-    write_atomically(written, b"")
-    plain.touch()
-    assert written.stat().st_mode == plain.stat().st_mode
 
 
 def test_simultaneous_writers_do_not_mix(tmp_path: Path) -> None:

@@ -81,12 +81,6 @@ def test_reader_keeps_files_that_are_being_published() -> None:
     assert texts() == {"page": "one", "second": "two"}
 
 
-def test_hidden_files_stay_here(other_machine: Callable[[], None]) -> None:
-    write(**{".unfinished": "half", "page": "one"})
-    other_machine()
-    assert texts() == {"page": "one"}
-
-
 @pytest.fixture
 def file_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A mounted folder as the root's address, in which files are easy to plant."""
@@ -96,9 +90,12 @@ def file_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return address
 
 
-def test_incomplete_files_of_others_are_not_copied(file_store: Path) -> None:
-    write(page="one")
+def test_hidden_files_stay_where_they_are(
+    file_store: Path, other_machine: Callable[[], None]
+) -> None:
+    write(**{".unfinished": "half", "page": "one"})
     (file_store / "reports" / ".page.12ab").write_text("half of it")
+    other_machine()
     assert texts() == {"page": "one"}
 
 
