@@ -25,7 +25,6 @@ import pyarrow.parquet as pq
 
 from infra.containers import container
 from infra.errors import UserError
-from infra.run_logger import logger
 
 # A zip bomb unpacks to a thousand times its size or more, text to five or ten times. Content that
 # exceeds UNPACKED_FREE bytes may be at most UNPACKED_RATIO times as large as it is on disk.
@@ -39,16 +38,14 @@ LOST_AND_FOUND = "lost+found"
 class _Compression(NamedTuple):
     """A compression format: the first bytes of its files, and how to open them."""
 
-    name: str
     magic: bytes
     open: Callable[[Any], Any]
 
 
 _COMPRESSIONS = {
-    ".gz": _Compression("gzip", b"\x1f\x8b", gzip.open),
-    ".xz": _Compression("xz", b"\xfd7zXZ\0", lzma.open),
+    ".gz": _Compression(b"\x1f\x8b", gzip.open),
+    ".xz": _Compression(b"\xfd7zXZ\0", lzma.open),
     ".zst": _Compression(
-        "Zstandard",
         b"\x28\xb5\x2f\xfd",
         lambda file: pa.CompressedInputStream(pa.PythonFile(file), "zstd"),
     ),
@@ -218,8 +215,7 @@ class BytesRead:
 def open_input(path: Path, report: ReportShare | None = None) -> io.BufferedReader:
     """A stream of the file's bytes, decompressed if it begins as gzip, xz or Zstandard does.
 
-    A line in the log says so if the name of the file says otherwise. Progress goes to
-    `report`, by default to the `READ_PROGRESS` callback.
+    Progress goes to `report`, by default to the `READ_PROGRESS` callback.
 
     Raises:
         UserError: the file is missing, truncated or damaged, needs a password, unpacks to more
@@ -279,22 +275,15 @@ def _opened_zip(archive: Path, changed: int, size: int, process: int) -> _Zip:
 
 
 def _compression_of(path: Path, stream: Any) -> _Compression | None:
-    """How a stream is compressed, by its first bytes."""
-    by_name = _COMPRESSIONS.get(path.suffix.lower())
+    """How a stream is compressed, by its first bytes. If they are neither text nor of a known
+    format, the name of the file counts: its reader says that it is damaged or truncated."""
     start = stream.peek(max(len(known.magic) for known in _COMPRESSIONS.values()))
     by_content = next((c for c in _COMPRESSIONS.values() if start.startswith(c.magic)), None)
+    by_name = _COMPRESSIONS.get(path.suffix.lower())
     is_text = all(byte in b"\t\r\n" or 32 <= byte < 127 for byte in start[:4])
-    if by_name and not by_content and (not is_text or by_name.magic.startswith(start)):
-        return by_name  # damaged or truncated: its reader says so
-    if by_content is not by_name:
-        _log_compression(path, by_content)
+    if by_name and (not is_text or by_name.magic.startswith(start)):
+        return by_content or by_name
     return by_content
-
-
-@cache  # a file is read several times
-def _log_compression(path: Path, compression: _Compression | None) -> None:
-    state = f"compressed with {compression.name}" if compression else "not compressed"
-    logger().warning(f"{path} is {state}, although its name says otherwise.")
 
 
 def _unreadable(path: Path, error: Exception) -> UserError:

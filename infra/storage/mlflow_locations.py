@@ -75,28 +75,19 @@ def _follow(connection: sqlite3.Connection, now: Path) -> None:
             (str(now), FOLDER_TAG, str(before)),
         )
         logger().info(f"MLflow's files were in {before}, and are in {now} now.")
-    if not folders:
-        _tag_experiments(connection, now)
+    if not folders:  # tag those that MLflow's server has created below the folder
+        connection.execute(
+            "INSERT INTO experiment_tags (key, value, experiment_id) SELECT ?, ?, experiment_id"
+            " FROM experiments"
+            " WHERE 1 IN (instr(artifact_location, ?), instr(artifact_location, ?))",
+            (FOLDER_TAG, str(now), f"{now}/", f"{now.as_uri()}/"),
+        )
 
 
 def _replace(connection: sqlite3.Connection, before: str, now: str) -> None:
     """Replace the beginning of all locations below a folder."""
     for table, column in LOCATIONS.items():
         connection.execute(
-            f"UPDATE {table} SET {column} = ? || substr({column}, ?)"
-            f" WHERE substr({column}, 1, ?) = ?",
-            (now, len(before) + 1, len(before) + 1, f"{before}/"),
+            f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE instr({column}, ?) = 1",
+            (now, len(before) + 1, f"{before}/"),
         )
-
-
-def _tag_experiments(connection: sqlite3.Connection, now: Path) -> None:
-    """Tag the experiments that MLflow's server has created below the folder."""
-    rows = connection.execute("SELECT experiment_id, artifact_location FROM experiments").fetchall()
-    connection.executemany(
-        "INSERT INTO experiment_tags (key, value, experiment_id) VALUES (?, ?, ?)",
-        [
-            (FOLDER_TAG, str(now), experiment)
-            for experiment, location in rows
-            if (location or "").startswith((f"{now}/", f"{now.as_uri()}/"))
-        ],
-    )

@@ -128,12 +128,7 @@ def shout(out: Path, text: str) -> dict[str, Any]:
     return {"characters": len(text)}
 
 
-def refuse(out: Path) -> dict[str, Any]:
-    (out / "half.txt").write_text("half")
-    raise UserError("No.")
-
-
-shouting, refusing = Stage(shout, "shout", "infra.errors"), Stage(refuse, "refuse", "infra.errors")
+shouting = Stage(shout, "shout", "infra.errors")
 
 
 def in_flow(work: Callable[[], T]) -> T:
@@ -165,13 +160,6 @@ def test_key_and_digest_are_those_of_a_local_root(
     assert local.is_relative_to(root) and not remote.is_relative_to(root)
     assert remote.name == local.name
     assert content_digest(remote) == content_digest(local)
-
-
-@pytest.mark.usefixtures("prefect_server")
-def test_failed_stage_publishes_nothing(store: ObjectStore) -> None:
-    with pytest.raises(UserError, match=r"No\."):
-        in_flow(lambda: refusing())
-    assert below_root(store) == []
 
 
 def test_local_root_sends_no_request(object_store_server: ObjectStore, root: Path) -> None:
