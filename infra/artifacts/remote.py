@@ -105,8 +105,8 @@ def find_manifests() -> dict[Path, Manifest]:
     here = stages_folder()
     finals = {file.parent for file in here.glob(f"*/[!.]*/{MANIFEST}")}
     if settings().address is not None:
-        names = [Path(name) for name in storage().listed("stages")]
-        finals |= {here / name.parent for name in names if name.match(f"*/*/{MANIFEST}")}
+        names = [Path(name) for name in storage().listed("stages") if name.count("/") == 2]
+        finals |= {here / name.parent for name in names if name.name == MANIFEST}
     manifests = zip(sorted(finals), in_parallel(find_manifest, sorted(finals)), strict=True)
     return {final: manifest for final, manifest in manifests if manifest is not None}
 

@@ -79,6 +79,8 @@ def test_manifest_is_written_last(store: ObjectStore) -> None:
     places = list(dict.fromkeys(written))
     assert places[-1].endswith(f"/write/{KEY}/{MANIFEST}")
     assert len(places) == 3, "files with equal content are published once"
+    store.write(f"{store.root}/stages/write/{KEY}/below/{MANIFEST}", b"{}")
+    assert list(find_manifests()) == [final_folder()]
 
 
 def test_second_builder_takes_the_published_files(
