@@ -78,8 +78,9 @@ def guess(out: Path, dev: Path) -> dict[str, Any]:
     write_predictions(out / "predictions.parquet", split, answered)
     for name, value in {"config": {}, "history": []}.items():
         (out / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
-    empty = dict.fromkeys(["run_url", "threshold", "no_threshold"])
-    return {"variant": "guess", "parameters": 0, "scores": {}, **empty}
+    empty = dict.fromkeys(["run_url", "threshold", "no_threshold", "expected_no_answer"])
+    numbers = {"parameters": 0, "trained_on": 0, "temperature": 1.0}
+    return {"variant": "guess", "scores": {}, "mixes": {}, **numbers, **empty}
 
 
 def run_flow(root: Path, source: Source) -> None:
