@@ -3,6 +3,7 @@
 Both work in other processes, to which Ray sends them.
 """
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,10 @@ class _AtomicHandler(FSSpecHandler):
     def open_output_stream(self, path: str, metadata: Any) -> Any:
         # Not an IOBase: its finaliser would close, and so rename, an abandoned file.
         return pa.PythonFile(_AtomicFile(path), mode="w")  # type: ignore[arg-type]
+
+    def copy_file(self, src: str, dest: str) -> None:
+        with open(src, "rb") as source, atomic_file(Path(dest)) as target:
+            shutil.copyfileobj(source, target)
 
 
 def atomic_local_filesystem() -> PyFileSystem:

@@ -33,6 +33,16 @@ def test_partial_write_keeps_the_old_file(path: Path) -> None:
     assert path.read_text() == "new"
 
 
+def test_copy_is_atomic_and_creates_folders(path: Path) -> None:
+    files, target = atomic_local_filesystem(), path.parent / "new" / "folder" / "file"
+    pyarrow.fs.copy_files(str(path), str(target), files, files)
+    assert target.read_text() == "old"
+    path.write_text("n" * 100)
+    with pytest.raises(OSError, match="too large"), room_for(50):
+        pyarrow.fs.copy_files(str(path), str(target), files, files)
+    assert target.read_text() == "old" and list(target.parent.iterdir()) == [target]
+
+
 @contextmanager
 def room_for(size: int) -> Iterator[None]:
     """Limit files to `size` bytes; writes beyond it fail as on a full disk."""
