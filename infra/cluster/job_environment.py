@@ -5,9 +5,7 @@ its dashboard and logs. Each node has its own credentials, cache and limits.
 """
 
 import os
-from pathlib import Path
 from urllib.parse import urlsplit
-from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from infra.errors import UserError
 from infra.masking import mask_secrets
@@ -21,16 +19,10 @@ FORWARDED = (
 )
 
 
-def write_code(file: Path) -> None:
-    """Write a zip of our packages; the same sources give the same bytes."""
-    with ZipFile(file, "w", ZIP_DEFLATED) as archive:
-        for package in PACKAGES:
-            for source in sorted((CHECKOUT / package).rglob("*")):
-                if source.is_file() and "__pycache__" not in source.parts:
-                    # A ZipInfo of our own has neither the time nor the rights of the file.
-                    name = ZipInfo(source.relative_to(CHECKOUT).as_posix())
-                    name.external_attr = 0o644 << 16
-                    archive.writestr(name, source.read_bytes(), ZIP_DEFLATED)
+def others_in_checkout() -> list[str]:
+    """What lies beside our packages, and Python's caches in them, as patterns of a .gitignore."""
+    others = (path.name for path in CHECKOUT.iterdir() if path.name not in PACKAGES)
+    return ["__pycache__", *(f"/{name}" for name in others)]
 
 
 def forwarded_variables() -> dict[str, str]:

@@ -8,19 +8,15 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import get_context, parent_process
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 # Ray is imported where it is used: it takes seconds to load, and the processes of a pool, which
 # import this module, do not need it.
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-# Waits for the result of an item in progress, and returns it.
-Waiting = Callable[[], Result]
 
 
 def in_shards(
@@ -79,20 +75,14 @@ def _map_on_ray(function: Callable[[Item], Result], items: Iterable[Item]) -> It
     connect()
     task = ray.remote(_apply)
     stored = ray.put(function)  # once, however much it holds
-
-    def start(item: Item) -> Waiting[Result]:
-        reference = task.remote(stored, item)
-        return lambda: get(reference)
-
-    def get(reference: ray.ObjectRef) -> Result:
-        try:
-            result: Result = ray.get(reference)
-        except RayTaskError as error:
-            raise error.cause from error
-        return result
-
-    # A cluster may grow meanwhile.
-    yield from _in_order(start, items, lambda: 2 * int(ray.cluster_resources().get("CPU", 1)))
+    try:
+        yield from _in_order(
+            lambda item: task.remote(stored, item).future(),
+            items,
+            lambda: 2 * int(ray.cluster_resources().get("CPU", 1)),  # a cluster may grow meanwhile
+        )
+    except RayTaskError as error:
+        raise error.cause from error
 
 
 def _apply(function: Callable[[Item], Result], item: Item) -> Result:
@@ -105,9 +95,7 @@ def _map_in_pool(
     # Forking a process that runs Prefect's threads may deadlock; spawning is safe.
     pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_end_with_parent)
     try:
-        yield from _in_order(
-            lambda item: pool.submit(function, item).result, items, lambda: 3 * processes
-        )
+        yield from _in_order(lambda item: pool.submit(function, item), items, lambda: 3 * processes)
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -125,28 +113,26 @@ def _end_with_parent() -> None:
 
 
 def _in_order(
-    start: Callable[[Item], Waiting[Result]], items: Iterable[Item], most: Callable[[], int]
+    start: Callable[[Item], Future[Result]], items: Iterable[Item], most: Callable[[], int]
 ) -> Iterator[Result]:
     """Yield the results in the order of the items, at most `most()` of which are in progress."""
-    waiting: deque[Waiting[Result]] = deque()
+    waiting: deque[Future[Result]] = deque()
     for begun in _begun(start, items):
         waiting.append(begun)
         if len(waiting) >= most():
-            yield waiting.popleft()()
+            yield waiting.popleft().result()
     while waiting:
-        yield waiting.popleft()()
+        yield waiting.popleft().result()
 
 
 def _begun(
-    start: Callable[[Item], Waiting[Result]], items: Iterable[Item]
-) -> Iterator[Waiting[Result]]:
+    start: Callable[[Item], Future[Result]], items: Iterable[Item]
+) -> Iterator[Future[Result]]:
     """Start each item. An error of the iterable takes its turn like an item's."""
     try:
         for item in items:
             yield start(item)
     except Exception as error:
-        yield partial(_raise, error)
-
-
-def _raise(error: Exception) -> NoReturn:
-    raise error
+        failed: Future[Result] = Future()
+        failed.set_exception(error)
+        yield failed

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import ray
@@ -18,7 +17,7 @@ from ray.exceptions import AuthenticationError, GetTimeoutError, RayError
 from ray.util.queue import Queue
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from infra.cluster.job_environment import forwarded_variables, write_code
+from infra.cluster.job_environment import forwarded_variables, others_in_checkout
 from infra.errors import UserError
 from infra.plain_paths import plain
 from infra.settings import CHECKOUT
@@ -60,11 +59,17 @@ RAY_HOME = Path.home() / ".ray"  # has the token of clusters that are started he
 # How Ray's error begins if its version, or that of Python, differs from the cluster's.
 VERSION_MISMATCH = "Version mismatch: "
 
-# What Ray's errors say if this machine is not a node of the cluster.
-NO_NODE_HERE = "No node info found"
-
-# What they say if RAY_ADDRESS is auto, and no cluster runs on this machine.
-NO_CLUSTER_HERE = "Could not find any running Ray instance"
+# Why this machine can't join a cluster, and what to do, by what Ray's errors say.
+REASONS = {
+    "Could not find any running Ray instance": (
+        "RAY_ADDRESS is {address}, but no Ray cluster runs on this machine. Start one by ray start "
+        "--head, or set RAY_ADDRESS to the host:port of a cluster."
+    ),
+    "No node info found": (
+        "This machine is not a node of the Ray cluster at {address}. Let it join: ray start "
+        "--address={address} --num-cpus=0 --num-gpus=0"
+    ),
+}
 
 # The interface on which the workers of a cluster started here talk to each other.
 LOOPBACK_INTERFACE = "lo0" if sys.platform == "darwin" else "lo"
@@ -162,39 +167,28 @@ def _logs(context: Any) -> Path:
 
 
 def _join(address: str) -> Path:
-    """Join a cluster, whose nodes get our code for the job, and return the folder of their logs."""
+    """Join a cluster, whose nodes get our packages, and return the folder of their logs."""
     _require_reachable(address)
-    variables = KEEP_FREED_MEMORY | forwarded_variables() | QUIET
-    with TemporaryDirectory(prefix="bidaflow-") as folder:
-        code = Path(folder) / "bidaflow.zip"
-        write_code(code)
-        try:
-            context = ray.init(
-                address=address,
-                runtime_env={"working_dir": str(code), "env_vars": variables},
-                logging_level=logging.ERROR,
-            )
-        except (ConnectionError, AuthenticationError, RuntimeError) as error:
-            reason = _reason(address, error)
-            if reason is None:
-                raise
+    environment = {
+        "working_dir": str(CHECKOUT),
+        "excludes": others_in_checkout(),
+        "env_vars": KEEP_FREED_MEMORY | forwarded_variables() | QUIET,
+    }
+    try:
+        context = ray.init(address=address, runtime_env=environment, logging_level=logging.ERROR)
+    except (ConnectionError, AuthenticationError, RuntimeError) as error:
+        if reason := _reason(address, error):
             raise UserError(reason) from error
+        raise
     return _logs(context)
 
 
 def _reason(address: str, error: Exception) -> str | None:
     """Why this machine can't join a cluster, and what to do; None if the error is another one."""
     text = str(error)
-    if NO_CLUSTER_HERE in text:
-        return (
-            f"RAY_ADDRESS is {address}, but no Ray cluster runs on this machine. Start one by ray "
-            "start --head, or set RAY_ADDRESS to the host:port of a cluster."
-        )
-    if NO_NODE_HERE in text:
-        return (
-            f"This machine is not a node of the Ray cluster at {address}. Let it join: ray start "
-            f"--address={address} --num-cpus=0 --num-gpus=0"
-        )
+    for words, reason in REASONS.items():
+        if words in text:
+            return reason.format(address=address)
     if VERSION_MISMATCH in text:
         versions = " ".join(text.partition(VERSION_MISMATCH)[2].split())
         return (
@@ -229,8 +223,7 @@ def _local_cluster_variables() -> dict[str, str]:
     each. This also sets RAY_GCS_SERVER_PORT to a free port, so call it just before the cluster
     starts.
     """
-    with socket.socket() as free:
-        free.bind(("", 0))
+    with socket.create_server(("", 0)) as free:
         port = free.getsockname()[1]
     os.environ["RAY_GCS_SERVER_PORT"] = str(port)
     # The packages may be on the caller's PYTHONPATH. Its relative paths are relative to this

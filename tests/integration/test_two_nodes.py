@@ -16,6 +16,7 @@ from infra.cluster import ray_cluster
 from infra.cluster.map_reduce import map_on_cluster
 from infra.errors import UserError
 from infra.files import reporting_read_progress
+from infra.own_packages import PACKAGES
 from tasks.data import readers
 from tasks.data.ingest import ingest_file
 from tasks.embeddings.formats.select import select_vectors
@@ -104,6 +105,15 @@ def node_of() -> Callable[[int], tuple[int, str]]:
         return number, ray.get_runtime_context().get_node_id()
 
     return node
+
+
+def test_nodes_get_our_packages_alone(two_nodes: None) -> None:
+    def files(_: int) -> set[str]:
+        return {str(path) for path in Path().rglob("*") if path.is_file()}
+
+    (sent,) = map_on_cluster(files, [0])
+    assert {name.partition("/")[0] for name in sent} == set(PACKAGES)
+    assert {"tasks/training/worker.py", "tasks/reports/templates/report.html.j2"} <= sent
 
 
 def test_every_node_gives_results_in_order(

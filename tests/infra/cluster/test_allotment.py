@@ -4,8 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 import ray
-from ray.train import ScalingConfig
-from ray.train.torch import TorchConfig, TorchTrainer
 
 from infra.artifacts.manifest import identity
 from infra.cluster.allotment import (
@@ -23,8 +21,6 @@ from infra.cluster.allotment import (
 from infra.errors import UserError
 
 pytestmark = pytest.mark.heavy
-
-GLOO = TorchConfig(backend="gloo")  # a CPU build of torch has no NCCL
 
 
 @pytest.fixture(scope="module")
@@ -137,16 +133,3 @@ def test_autoscaled_nodes_count_if_they_are_needed(
     assert allot(Resources(workers=2, cpus_per_worker=8, gpu=False)).cpus_per_worker == 8
     with pytest.raises(UserError, match="room for 2: it has 2 node"):
         allot(Resources(workers=3, cpus_per_worker=9, gpu=False))
-
-
-def gpus_of_this_worker() -> None:
-    """Assert that Ray gave the worker one GPU, or a fraction of one."""
-    assert len(ray.get_gpu_ids()) == 1
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("fraction", [1, 0.25])
-def test_ray_schedules_gpu_requests(node_with_a_gpu: None, fraction: float) -> None:
-    resources = {"CPU": 1, "GPU": fraction}
-    scaling = ScalingConfig(num_workers=1, use_gpu=True, resources_per_worker=resources)
-    TorchTrainer(gpus_of_this_worker, scaling_config=scaling, torch_config=GLOO).fit()
