@@ -7,10 +7,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryFile
 
+import httpx
+
 from infra.errors import UserError, first_line
 from infra.masking import mask_secrets
 from infra.services import prefect_api
-from infra.services.named_server import NamedServer
 from infra.settings import CHECKOUT, settings
 from infra.storage.free_space import free_bytes
 from infra.storage.root_format import read_format
@@ -18,6 +19,7 @@ from infra.storage.store import require_store
 
 # torch and Ray are imported locally: they take seconds to load.
 
+TIMEOUT = 10.0
 MIN_FREE_BYTES = 5 * 10**9
 
 
@@ -88,7 +90,7 @@ def _check_prefect() -> str:
     api = os.environ.get("PREFECT_API_URL")
     if not api:
         return "no server set; each command starts its own"
-    return _check_version(prefect_api.named_server(api), "prefect")
+    return _check_version(api, prefect_api.require_access(api), "prefect")
 
 
 def _check_mlflow() -> str:
@@ -97,31 +99,29 @@ def _check_mlflow() -> str:
         return mask_secrets(uri)
     names = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
     user, password = (os.environ.get(name, "") for name in names)
-    server = NamedServer(
-        "MLflow",
-        uri,
-        f"{uri.rstrip('/')}/version",
-        (user, password) if user else None,
-        "BIDAFLOW_MLFLOW_TRACKING_URI",
-        " and ".join(names),
-    )
-    return _check_version(server, "mlflow")
-
-
-def _check_version(server: NamedServer, package: str) -> str:
-    """Check that a server answers with the version of the installed package."""
-    response = server.answer()
-    if response.is_error:
+    login = (user, password) if user else None
+    try:
+        response = httpx.get(f"{uri.rstrip('/')}/version", auth=login, timeout=TIMEOUT)
+    except (httpx.TransportError, httpx.InvalidURL) as error:
         raise UserError(
-            f"{server.shown} answers {response.status_code}. Correct {server.variable}, or read "
-            "its log."
-        )
+            f"No MLflow server responds at {uri} ({error}). Start it, or correct or unset "
+            "BIDAFLOW_MLFLOW_TRACKING_URI."
+        ) from error
+    if response.status_code in (401, 403):
+        raise UserError(f"{uri} refuses access. Set {' and '.join(names)}.")
+    return _check_version(uri, response, "mlflow")
+
+
+def _check_version(address: str, response: httpx.Response, package: str) -> str:
+    """Check that a server has answered with the version of the installed package."""
+    if response.is_error:
+        raise UserError(f"{address} answers {response.status_code}. Read its log.")
     there, here = response.text.strip().strip('"'), version(package)
     if there != here:
         raise UserError(
-            f"{server.shown} has version {there}, here is {here}. Install {package}=={here} there."
+            f"{address} has version {there}, here is {here}. Install {package}=={here} there."
         )
-    return f"{server.shown}, version {there}"
+    return f"{mask_secrets(address)}, version {there}"
 
 
 def _check_ray() -> str:

@@ -10,10 +10,11 @@ from zoneinfo import ZoneInfo
 import httpx
 
 from infra.errors import UserError
-from infra.services.named_server import NamedServer
+from infra.masking import mask_secrets
 from infra.settings import settings
 
 SECONDS = 3.0  # until a server counts as not responding
+LOGIN_SECONDS = 10.0  # the same at the start of a run, which should not fail if the server is busy
 
 
 @dataclass(frozen=True)
@@ -35,32 +36,34 @@ def responds(url: str) -> bool:
     return True
 
 
-def named_server(api: str) -> NamedServer:
-    """The Prefect server with this API."""
-    return NamedServer(
-        "Prefect",
-        api,
-        f"{api}/admin/version",
-        login(),
-        "PREFECT_API_URL",
-        "PREFECT_API_AUTH_STRING to user:password",
-    )
-
-
-def require_access(api: str) -> None:
+def require_access(api: str) -> httpx.Response:
     """Check that a Prefect server responds, and accepts the login in PREFECT_API_AUTH_STRING.
+
+    Returns its answer, which has its version, or says that it is busy.
 
     Raises:
         UserError: it does not.
     """
-    server = named_server(api)
-    response = server.answer()
+    shown = mask_secrets(api)
+    try:
+        response = httpx.get(f"{api}/admin/version", auth=login(), timeout=LOGIN_SECONDS)
+    except (httpx.TransportError, httpx.InvalidURL) as error:
+        raise UserError(
+            f"No Prefect server responds at {shown} ({error}). Start it, or correct or unset "
+            "PREFECT_API_URL."
+        ) from error
+    if response.status_code in (401, 403):
+        raise UserError(
+            f"The Prefect server at {shown} refuses access. Set PREFECT_API_AUTH_STRING to "
+            "user:password."
+        )
     is_page = response.headers.get("content-type", "").startswith("text/html")
     if response.is_success and is_page:  # not the page of a proxy about an error
         raise UserError(
-            f"{server.shown} has web pages, not the API of a Prefect server. Correct "
-            "PREFECT_API_URL: it ends in /api."
+            f"{shown} has web pages, not the API of a Prefect server. Correct PREFECT_API_URL: it "
+            "ends in /api."
         )
+    return response
 
 
 def login() -> tuple[str, str] | None:

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -53,19 +53,19 @@ class Service:
     name: str
     command: list[str]
     is_ready: Callable[[], bool]
-    record: ProcessRecord | None = None  # None before the start
-    process: psutil.Popen = field(init=False)
+    process: subprocess.Popen[bytes] = field(init=False)
+    started: float = field(init=False)
 
     @property
     def log(self) -> Path:
         """Path of the log."""
         return settings().root.resolve() / "logs" / f"{self.name}.log"
 
-    def start(self) -> None:
-        """Start the service, which appends to its log."""
+    def start(self) -> ProcessRecord:
+        """Start the service, which appends to its log; returns the record of its process."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            self.process = psutil.Popen(
+            self.process = subprocess.Popen(
                 self.command,
                 env=command_environment(),
                 cwd=CHECKOUT,
@@ -74,7 +74,8 @@ class Service:
                 stderr=log,
                 start_new_session=True,  # Ctrl-C and the end of the terminal do not reach it
             )
-        self.record = record_process(self.process.pid)
+        self.started = time.monotonic()
+        return record_process(self.process.pid)
 
     def wait(self) -> None:
         """Wait until the service is ready; errors as for `has_started`."""
@@ -96,7 +97,7 @@ class Service:
     @property
     def age(self) -> float:
         """Seconds since the start."""
-        return time.time() - self.process.create_time()
+        return time.monotonic() - self.started
 
     def require_running(self) -> None:
         """Check that the service runs.
@@ -157,8 +158,7 @@ def temporary_server() -> Service:
 
     Prefect would start the same server by itself, but only after all imports.
     """
-    with socket.socket() as free:
-        free.bind((LOOPBACK, 0))
+    with socket.create_server((LOOPBACK, 0)) as free:
         port = free.getsockname()[1]
     api = f"http://{LOOPBACK}:{port}/api"
     os.environ |= {"PREFECT_API_URL": api, "PREFECT_UI_URL": "", TEMPORARY_SERVER: api}
@@ -194,8 +194,7 @@ def up() -> None:
     with lock_if_free(settings().root.resolve() / "locks" / "up") as free:
         if not free:
             record = read_record()
-            urls = _urls(record.model_dump()) if record else ""
-            raise UserError(f"The services are already running.\n{urls}")
+            raise UserError(f"The services are already running.\n{_urls(record) if record else ''}")
         _run_services()
 
 
@@ -208,30 +207,43 @@ def _run_services() -> None:
         follow_database(settings().mlflow_database)
     os.environ["PREFECT_API_URL"] = f"{settings().prefect_url}/api"
     _handle_signals(signal.default_int_handler)
-    everything = *servers, worker = services()
+    *servers, worker = services()
+    record = _new_record()
     try:
-        _write_record(everything)
         print("Starting the servers; this takes a minute on a small machine.", flush=True)
-        for server in servers:
-            server.start()
-            _write_record(everything)
-        wait_for_all(servers)
+        _start(servers, record)
         deploy()
         _end_dead_runs("Its process was killed.")
-        worker.start()
-        _write_record(everything)
-        wait_for_all([worker])
-        print(_urls(_current_urls()), flush=True)
+        _start([worker], record)
+        print(_urls(record), flush=True)
         while True:
-            for service in everything:
+            for service in (*servers, worker):
                 service.require_running()
             time.sleep(0.5)
     except KeyboardInterrupt:
         print("\nStopping …", flush=True)
     finally:
         _handle_signals(signal.SIG_IGN)
-        if record := read_record():
-            _stop_all(record)
+        _stop_all(record)
+
+
+def _new_record() -> ServicesRecord:
+    current = settings()
+    elsewhere = mask_secrets(current.mlflow_pages or current.tracking_uri)
+    return ServicesRecord(
+        supervisor=record_process(os.getpid()),
+        services={},
+        prefect_url=current.prefect_url,
+        mlflow_url=current.mlflow_url if _records_here() else elsewhere,
+    )
+
+
+def _start(starting: Sequence[Service], record: ServicesRecord) -> None:
+    """Start services, record them, and wait until they are ready."""
+    for service in starting:
+        record.services[service.name] = service.start()
+        record.write()
+    wait_for_all(starting)
 
 
 def wait_for_all(waiting: Sequence[Service]) -> None:
@@ -260,23 +272,6 @@ def down() -> None:
         stop(record.supervisor, patience=STOP_SECONDS)
     _stop_all(record)
     print("Stopped.")
-
-
-def _write_record(everything: Iterable[Service]) -> None:
-    ServicesRecord(
-        supervisor=record_process(os.getpid()),
-        services={service.name: service.record for service in everything if service.record},
-        **_current_urls(),
-    ).write()
-
-
-def _current_urls() -> dict[str, str]:
-    current = settings()
-    elsewhere = current.mlflow_pages or current.tracking_uri
-    return {
-        "prefect_url": current.prefect_url,
-        "mlflow_url": current.mlflow_url if _records_here() else mask_secrets(elsewhere),
-    }
 
 
 def _stop_all(record: ServicesRecord) -> None:
@@ -327,21 +322,18 @@ def _end_dead_runs(reason: str) -> None:
 
 
 def _require_free_port(variable: str, port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError as error:
-            raise UserError(
-                f"Port {port} is in use by another program. Stop it, or set {variable} to a free "
-                "port."
-            ) from error
+    try:
+        socket.create_server((LOOPBACK, port)).close()
+    except OSError as error:
+        raise UserError(
+            f"Port {port} is in use by another program. Stop it, or set {variable} to a free port."
+        ) from error
 
 
-def _urls(urls: Mapping[str, str]) -> str:
+def _urls(record: ServicesRecord) -> str:
     return (
-        f"Prefect   {urls['prefect_url']}   start flows, see runs and schedules\n"
-        f"MLflow    {urls['mlflow_url']}   compare runs (choose “Model training”), see reports\n"
+        f"Prefect   {record.prefect_url}   start flows, see runs and schedules\n"
+        f"MLflow    {record.mlflow_url}   compare runs (choose “Model training”), see reports\n"
         "Stop      Ctrl-C here, or bidaflow down"
     )
 

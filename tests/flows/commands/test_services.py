@@ -16,7 +16,7 @@ from flows.commands.services import status
 from infra.errors import UserError
 from infra.masking import mask_secrets
 from infra.processes import ProcessRecord, ServicesRecord, record_process
-from infra.services import named_server, prefect_api
+from infra.services import prefect_api
 from infra.services.prefect_api import next_run
 from infra.services.supervisor import down
 from tasks.tracking import model_logging, registry, runs
@@ -29,8 +29,8 @@ from tests.factories.tracking_store import parent_run
 
 @pytest.fixture(autouse=True)
 def busy_servers_may_answer_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (prefect_api, named_server):
-        monkeypatch.setattr(module, "SECONDS", ANSWER_SECONDS)
+    for limit in ("SECONDS", "LOGIN_SECONDS"):
+        monkeypatch.setattr(prefect_api, limit, ANSWER_SECONDS)
 
 
 def test_status_of_a_new_root_creates_no_database(

@@ -1,6 +1,5 @@
 """`up` and `down` with the real servers: what they print, deploy, reject and preserve."""
 
-import json
 import re
 import signal
 import subprocess
@@ -22,7 +21,7 @@ from infra.services.supervisor import (
     wait_for_all,
     wait_for_started_server,
 )
-from infra.settings import CHECKOUT, settings
+from infra.settings import CHECKOUT
 from tests.factories.cli import environment_for
 from tests.factories.http import ANSWER_SECONDS, send_request
 from tests.factories.ports import free_port
@@ -31,11 +30,15 @@ from tests.factories.services import Services, wait
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
 
-def test_both_servers_answer_at_printed_urls(services: Services) -> None:
+SERVICES = ("prefect", "mlflow", "worker")
+
+
+def test_servers_answer_at_printed_urls_and_log(services: Services) -> None:
     prefect, mlflow = services.record.prefect_url, services.record.mlflow_url
     assert prefect in services.printed and mlflow in services.printed
     assert httpx.get(prefect, follow_redirects=True, timeout=ANSWER_SECONDS).is_success
     assert "MLflow" in httpx.get(mlflow, timeout=ANSWER_SECONDS).text
+    assert all((services.root / "logs" / f"{name}.log").stat().st_size for name in SERVICES)
 
 
 def test_prefects_pages_load_nothing_from_elsewhere(services: Services) -> None:
@@ -74,14 +77,6 @@ def test_mlflow_elsewhere_is_not_started_here(monkeypatch: pytest.MonkeyPatch) -
         assert ("mlflow" in [service.name for service in supervisor.services()]) == starts, uri
 
 
-@pytest.mark.parametrize(("uri", "own"), [("", True), ("sqlite:////tmp/own.db", False)])
-def test_mlflow_serves_the_recorded_runs(
-    root: Path, monkeypatch: pytest.MonkeyPatch, uri: str, own: bool
-) -> None:
-    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", uri)
-    assert settings().mlflow_database == (f"sqlite:///{root}/mlflow.db" if own else uri)
-
-
 def test_waits_for_the_server_that_up_starts(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,7 +98,7 @@ def test_waits_for_the_server_that_up_starts(
 
 
 def test_waits_no_longer_than_up_lives(root: Path) -> None:
-    url, starting = f"http://127.0.0.1:{free_port()}", subprocess.Popen(["sleep", "2"])
+    url, starting = f"http://127.0.0.1:{free_port()}", subprocess.Popen(["sleep", "1"])
     supervising = record_process(starting.pid)
     ServicesRecord(supervisor=supervising, services={}, prefect_url=url, mlflow_url=url).write()
     wait_for_started_server(f"{url}/api")
@@ -138,11 +133,6 @@ def test_idle_services_are_six_processes_in_1200_mb(services: Services) -> None:
     assert len(processes) <= 6, [p.cmdline() for p in processes]
     shares = [process.memory_full_info().pss / 1e6 for process in processes]
     assert sum(shares) < 1200, shares
-
-
-def test_every_service_has_a_log(services: Services) -> None:
-    for name in services.record.services:
-        assert (services.root / "logs" / f"{name}.log").stat().st_size > 0, name
 
 
 def test_deployments_are_described_and_scheduled(services: Services) -> None:
@@ -221,65 +211,40 @@ def test_reports_a_second_up_and_a_busy_port(services: Services, tmp_path: Path)
     assert "BIDAFLOW_PREFECT_PORT" in elsewhere.stderr
 
 
-def schedules_of(deployment: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """The user-editable fields of a deployment's schedules, in a fixed order."""
-    fields = ("slug", "active", "parameters", "schedule")
-    rows = [tuple(schedule[field] for field in fields) for schedule in deployment["schedules"]]
-    return sorted(rows, key=str)
-
-
-def test_edits_survive_restart_and_ctrl_c_stops_all(
-    services: Services,
-) -> None:
-    def send(method: str, name: str, path: str, body: Any) -> None:
-        deployment = services.deployment(name)["id"]
-        url = f"{services.record.prefect_url}/api/deployments/{deployment}{path}"
-        send_request(method, url, body).raise_for_status()
-
-    (weekly,) = services.deployment("retrain")["schedules"]
+def test_edits_survive_restart_and_ctrl_c_stops_all(services: Services) -> None:
+    before = services.deployment("retrain")
+    (weekly,) = before["schedules"]
     edited = {"schedule": {"cron": "30 5 * * 2", "timezone": "Asia/Tokyo"}, "active": False}
     edited["parameters"] = {"data": {"dataset": "squad-v1.1"}}
-    send("PATCH", "retrain", f"/schedules/{weekly['id']}", edited)
-    send("POST", "retrain", "/schedules", [{"schedule": {"interval": 3600.0}, "active": False}])
-    send("PATCH", "retrain", "", {"parameters": {"variants": ["char"]}})
-    send("PATCH", "train", "", {"parameters": {"variants": ["char"]}})
-    send("POST", "ingest", "/pause_deployment", None)
-    before = services.deployment("retrain")
+    url = f"{services.record.prefect_url}/api/deployments/{before['id']}"
+    send_request("PATCH", f"{url}/schedules/{weekly['id']}", edited).raise_for_status()
+    changed = {"parameters": {"variants": ["char"]}}
+    send_request("PATCH", url, changed).raise_for_status()
 
     processes = services.processes()
     assert services.interrupt() == 0
     wait("the end", lambda: not any(p.is_running() for p in processes))  # init reaps them
     assert not (services.root / "services.json").exists()
-    file = services.root / "deployments.json"
-    sections = json.loads(file.read_text(encoding="utf-8"))
-    sections["train"]["parameters"] = "as if prefect.yaml had been edited since"
-    file.write_text(json.dumps(sections), encoding="utf-8")
 
     services.up()
     after = services.deployment("retrain")
-    assert len(after["schedules"]) == 2 and schedules_of(after) == schedules_of(before)
-    assert after["parameters"] == {"variants": ["char"]}
+    (schedule,) = after["schedules"]
+    assert schedule | edited | {"schedule": schedule["schedule"]} == schedule
+    assert schedule["schedule"] | edited["schedule"] == schedule["schedule"]
+    assert after["parameters"] == changed["parameters"]
     assert after["global_concurrency_limit"]["limit"] == 1
     for field in ("id", "description", "entrypoint", "job_variables", "pull_steps", "tags"):
         assert after[field] == before[field]
-    assert services.deployment("train")["parameters"] == {}
-    assert services.deployment("ingest")["paused"] is True
-
-
-def slow_service(seconds: float, name: str) -> Service:
-    """A service that is ready, and waits, after some seconds."""
-    service = Service(name, [sys.executable, "-c", "import time; time.sleep(60)"], lambda: True)
-    service.is_ready = lambda: service.age > seconds
-    return service
 
 
 def test_start_says_when_each_server_is_ready(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    waiting = [slow_service(1, "prefect"), slow_service(0.1, "mlflow")]
+    slow, _ = waiting = [Service(n, ["sleep", "60"], lambda: True) for n in SERVICES[:2]]
+    slow.is_ready = lambda: slow.age > 1
+    for service in waiting:
+        service.start()
     try:
-        for service in waiting:
-            service.start()
         wait_for_all(waiting)
     finally:
         for service in waiting:
