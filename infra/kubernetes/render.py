@@ -46,7 +46,7 @@ def render(values_file: Path, output: Path) -> list[Path]:
     for file, text in templates.items():
         written.append(output / file.relative_to(MANIFESTS))
         try:
-            write_atomically(written[-1], fill(text, values))
+            write_atomically(written[-1], NAME.sub(lambda name: values[name[1]], text))
         except OSError as error:
             raise UserError(
                 f"Can't write {written[-1]}: {error.strerror}. Choose another folder."
@@ -74,11 +74,6 @@ def read_values(file: Path) -> Mapping[str, str]:
         if NUMBERS.search(str(name)) and not str(value).isdecimal():
             raise UserError(f"{file}: `{name}` must be a whole number.")
     return {str(name): str(value) for name, value in values.items()}
-
-
-def fill(text: str, values: Mapping[str, str]) -> str:
-    """The text with each `${name}` replaced by its value."""
-    return NAME.sub(lambda match: values[match[1]], text)
 
 
 def main() -> None:

@@ -28,30 +28,25 @@ class ProgressArtifact:
         self._in_run = flow_run.id is not None
         self._context = copy_context()  # other threads lack the run's context
         self._last_update = time.monotonic()
-        self._description = ""
 
     def update(self, percent: float, description: str) -> None:
         """Show the progress (0 to 100), unless the last update is too recent."""
-        self._description = description
         if self._in_run and time.monotonic() - self._last_update >= SECONDS_BETWEEN:
             self._last_update = time.monotonic()
-            self._show(percent)
+            self._show(percent, description)
 
     def complete(self, description: str) -> None:
         """Show that all is done, if any progress was shown before."""
         if self._id is not None:
-            self._description = description
-            self._show(100.0)
+            self._show(100.0, description)
 
-    def _show(self, percent: float) -> None:
+    def _show(self, percent: float, description: str) -> None:
         with suppress(httpx.HTTPError):
-            self._context.copy().run(self._write, percent)
+            self._context.copy().run(self._write, percent, description)
 
-    def _write(self, percent: float) -> None:
+    def _write(self, percent: float, description: str) -> None:
         if self._id is None:
-            created = create_progress_artifact(
-                percent, key=self._key, description=self._description
-            )
+            created = create_progress_artifact(percent, key=self._key, description=description)
             self._id = cast(UUID, created)  # it is a coroutine in coroutines only
         else:
-            update_progress_artifact(self._id, percent, description=self._description)
+            update_progress_artifact(self._id, percent, description=description)

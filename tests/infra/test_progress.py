@@ -87,7 +87,10 @@ def working(name: str) -> None:
 def test_run_log_and_prefect_show_the_progress(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    working("short")
+    assert artifacts("progress-short") == []
     monkeypatch.setattr(progress_artifact, "SECONDS_BETWEEN", 0.0)
+    caplog.clear()
     working("Big words.txt")
     (line,) = (record for record in caplog.records if "words/s" in record.getMessage())
     assert line.name == "prefect.flow_runs"
@@ -96,13 +99,6 @@ def test_run_log_and_prefect_show_the_progress(
     assert artifact["data"] == 100, "the work is done when its block ends"
     shown = r"Big words.txt: 100%, done in \d+ s"
     assert re.fullmatch(shown, artifact["description"]), "and not the time left"
-
-
-@pytest.mark.usefixtures("root", "prefect_server")
-def test_prefect_does_not_show_short_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress_artifact, "SECONDS_BETWEEN", 600.0)
-    working("short")
-    assert artifacts("progress-short") == []
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from infra.errors import UserError
-from infra.kubernetes.render import MANIFESTS, fill, read_values, render
+from infra.kubernetes.render import MANIFESTS, read_values, render
 
 VALUES = MANIFESTS.with_name("values.yaml")
 
@@ -79,7 +79,3 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         read_values(tmp_path / "file")
     with pytest.raises(UserError, match="Choose another folder"):
         render(VALUES, tmp_path / "file")
-
-
-def test_other_braces_are_kept() -> None:
-    assert fill("{{ $HOME }} ${a} $b", {"a": "1"}) == "{{ $HOME }} 1 $b"
