@@ -34,12 +34,12 @@ def convert_file(
     with out.open("wb") as stream:
         stream.write(before)
         for article in read_articles(file, reading):
-            valid = [(p.context, q) for p in article.paragraphs for q in p.qas if _is_valid(q)]
-            invalid += sum(len(paragraph.qas) for paragraph in article.paragraphs) - len(valid)
+            valid = [_is_valid(question) for _, question in article.questions()]
+            invalid += valid.count(False)
             for record in _RECORDS[output_format](article):
                 text = json.dumps(record, ensure_ascii=False).encode()
                 stream.write(between * (stream.tell() > len(before)) + text)
-            questions += len(valid)
+            questions += valid.count(True)
         stream.write(after)
     return questions, invalid
 
@@ -50,11 +50,11 @@ def _is_valid(question: Question) -> bool:
 
 def _questions(article: Article) -> Iterator[tuple[str, dict[str, Any]]]:
     """The context and the fields of each valid question."""
-    for paragraph in article.paragraphs:
-        for question in filter(_is_valid, paragraph.qas):
+    for context, question in article.questions():
+        if _is_valid(question):
             fields = question.model_dump(exclude={"answers": {"__all__": {"end"}}})
             fields["answers"] *= not question.is_impossible
-            yield paragraph.context, fields
+            yield context, fields
 
 
 def _squad(article: Article) -> Iterator[dict[str, Any]]:

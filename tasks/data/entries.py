@@ -12,27 +12,27 @@ from pydantic_core import ErrorDetails
 from tasks.data.format_errors import FormatError, explain, field_error, on_one_line, short_json
 from tasks.data.importers.records import Counts, Record, questions_of
 from tasks.data.importers.table import Importer
-from tasks.data.schema import Article, FlatQuestion, InvalidQuestion, Question
+from tasks.data.schema import Article, FlatQuestion, InvalidQuestion, Paragraph, Question
 
 # Values that replace invalid fields of a question.
 _REPLACEMENTS: dict[int | str, Any] = {"question": "", "answers": [], "is_impossible": False}
 MADE_IDS = "without an id (a digest of context and question is the id)"
 
 
-class FlatEntry(NamedTuple):
-    """A question with its context, and its article's title, "" if it has none."""
+class Entry(NamedTuple):
+    """An article of a file; or a row, an article of one question, which other rows continue."""
 
-    title: str
-    context: str
-    question: Question
+    article: Article
+    is_row: bool = False
 
     @property
-    def article(self) -> tuple[str, str]:
-        """What consecutive entries of one article have in common."""
-        return ("title", self.title) if self.title else ("context", self.context)
-
-
-Entry = Article | FlatEntry
+    def group(self) -> tuple[str, str] | None:
+        """What consecutive rows of one article have in common: the title, or the context if they
+        have none; None if it is not a row."""
+        if not self.is_row:
+            return None
+        title = self.article.title
+        return ("title", title) if title else ("context", self.article.paragraphs[0].context)
 
 
 class RecordParser:
@@ -62,9 +62,9 @@ class RecordParser:
             ) from error
         for item in converted:
             if "paragraphs" in item:
-                yield self._article(item, place)
+                yield Entry(self._article(item, place))
             elif "left_out" not in item or self._keep_all:
-                yield self._flat(item, place)
+                yield Entry(self._row(item, place), is_row=True)
             else:
                 self.counts[item["left_out"]] += 1
 
@@ -81,7 +81,8 @@ class RecordParser:
             questions[number] = _invalid(questions[number], list(errors), 4)
         return Article.model_validate(record)
 
-    def _flat(self, record: Record, place: str) -> FlatEntry:
+    def _row(self, record: Record, place: str) -> Article:
+        """The row as an article of one question, which may be an InvalidQuestion."""
         self._name(record, record)
         try:
             flat = FlatQuestion.model_validate(record)
@@ -92,7 +93,8 @@ class RecordParser:
             question = _invalid(record, _question_errors(error, 0, record, place), 0)
             flat = FlatQuestion.model_validate({**record, **_REPLACEMENTS})
         self.counts["without answer"] += question.is_impossible
-        return FlatEntry(flat.title or "", flat.context, question)
+        paragraph = Paragraph(context=flat.context, qas=[question])
+        return Article(title=flat.title, paragraphs=[paragraph])
 
     def _name(self, question: Record, paragraph: Record) -> None:
         """Give a question without an id one of its own."""

@@ -19,8 +19,9 @@ from infra.cluster.map_reduce import map_on_cluster
 from infra.errors import UserError
 from infra.files import READ_PROGRESS
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS
+from tasks.data.entries import Entry
 from tasks.data.importers.records import Counts
-from tasks.data.importers.table import SQUAD
+from tasks.data.importers.table import SQUAD, Importer
 from tasks.data.ingested import (
     FROM_ROWS,
     TABLES,
@@ -29,7 +30,7 @@ from tasks.data.ingested import (
     with_columns,
     writing_tables,
 )
-from tasks.data.offsets import LEAST
+from tasks.data.offsets import LEAST, Convention
 from tasks.data.readers import (
     MOVED,
     SPANS,
@@ -57,15 +58,14 @@ def ingest_file(
     """
     reading = Reading(columns)
     with naming(file):
-        tables = _FileTables(file, repair, reading)
-        written = _write(out, tables.shards())
+        written, counts, read_as = _ingest(out, file, repair, reading)
         convention = None
-        if written.counts["invalid_answers"] + tables.counts[SPANS] >= LEAST:
+        if written.counts["invalid_answers"] + counts[SPANS] >= LEAST:
             convention = find_convention(file, reading)
         if convention is not None:
-            tables = _FileTables(file, repair, replace(reading, convention=convention))
-            written = _write(out, tables.shards())
-        return {**_checked(out, written, max_rejected), "read_as": tables.sentences()}
+            reading = replace(reading, convention=convention)
+            written, _, read_as = _ingest(out, file, repair, reading)
+        return {**_checked(out, written, max_rejected), "read_as": read_as}
 
 
 def ingest_articles(
@@ -85,51 +85,50 @@ def ingest_articles(
     Raises UserError if there are no questions, if two questions share an id, or if the share of
     dropped questions exceeds `max_rejected`.
     """
-    shards = (shard_tables([article], repair) for article in articles)
+    shards = (shard_tables([Entry(article)], repair) for article in articles)
     return _checked(out, _write(out, shards), max_rejected)
 
 
-class _FileTables:
-    """The tables of a file's shards, and what is counted on the way."""
+def _ingest(
+    out: Path, file: Path, repair: bool, reading: Reading
+) -> tuple[TablesWriter, Counts, list[str]]:
+    """Write the tables of a file, whose shards are made into tables on all nodes of the cluster if
+    there is one; returns what was counted on the way, and sentences on how the file was read."""
+    counts: Counts = Counter()
+    importer = SQUAD
 
-    def __init__(self, file: Path, repair: bool, reading: Reading) -> None:
-        self._file, self._repair, self._reading = file, repair, reading
-        self._importer = SQUAD
-        self.counts: Counts = Counter()
-
-    def shards(self) -> Iterator[ShardTables]:
-        """Yield the tables of each shard, made on all nodes of the cluster if there is one."""
-        made = map_on_cluster(partial(_file_shard, self._repair), self._importing())
-        for share, counts, tables in made:
-            self.counts.update(counts)
+    def shards() -> Iterator[ShardTables]:
+        nonlocal importer
+        made = map_on_cluster(partial(_file_shard, repair), read_shards(file, reading))
+        for share, recognised, found, tables in made:
+            importer = recognised
+            counts.update(found)
             yield tables
-            READ_PROGRESS.get()(self._file, share)
+            READ_PROGRESS.get()(file, share)
 
-    def _importing(self) -> Iterator[Shard]:
-        for shard in read_shards(self._file, self._reading):
-            self._importer = shard.importer
-            yield shard
-
-    def sentences(self) -> list[str]:
-        """As what the file was read, and what was left out or changed."""
-        noun = f"{self._importer.noun}s"
-        shown = {noun: self.counts[noun], **self.counts}
-        counts = ", ".join(f"{n:,} {text}" for text, n in shown.items() if n and text[0].islower())
-        note = f" ({self._importer.note})" if self._importer.note else ""
-        sentences = [f"read as {self._importer.name}: {counts or 'nothing'}{note}"]
-        if convention := self._reading.convention:
-            moved = self.counts[MOVED]
-            sentences.append(f"offsets are {convention.name}: {moved:,} answers were moved")
-        return sentences
+    written = _write(out, shards())
+    return written, counts, _read_as(importer, counts, reading.convention)
 
 
-def _file_shard(repair: bool, shard: Shard) -> tuple[float, Counts, ShardTables]:
+def _file_shard(repair: bool, shard: Shard) -> tuple[float, Importer, Counts, ShardTables]:
     counts: Counts = Counter()
     entries = (
         placed_entry(entry, shard.reading.convention, counts) for entry in shard.entries(counts)
     )
     tables = shard_tables(entries, repair)
-    return shard.share, counts, tables
+    return shard.share, shard.importer, counts, tables
+
+
+def _read_as(importer: Importer, counts: Counts, convention: Convention | None) -> list[str]:
+    """As what a file was read, and what was left out or changed."""
+    noun = f"{importer.noun}s"
+    shown = {noun: counts[noun], **counts}
+    listed = ", ".join(f"{n:,} {text}" for text, n in shown.items() if n and text[0].islower())
+    note = f" ({importer.note})" if importer.note else ""
+    sentences = [f"read as {importer.name}: {listed or 'nothing'}{note}"]
+    if convention:
+        sentences.append(f"offsets are {convention.name}: {counts[MOVED]:,} answers were moved")
+    return sentences
 
 
 def _checked(out: Path, written: TablesWriter, max_rejected: float) -> dict[str, int | float]:
@@ -177,7 +176,7 @@ def _add(writer: TablesWriter, shard: ShardTables, last: Place | None) -> None:
     shard before, which ended at the place `last`."""
     counts, first = writer.counts, shard.first
     same_context = first is not None and first == last
-    same_article = bool(first and last and first.article == last.article)
+    same_article = bool(first and last and first[0] == last[0])
     first_article = counts["articles"] - same_article
     first_context = counts["contexts"] - same_context
     counts["articles"] = first_article + shard.articles

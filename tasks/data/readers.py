@@ -37,7 +37,7 @@ from infra.files import (
     open_parquet,
     row_batches,
 )
-from tasks.data.entries import Entry, FlatEntry, RecordParser
+from tasks.data.entries import Entry, RecordParser
 from tasks.data.format_errors import (
     FormatError,
     on_one_line,
@@ -61,7 +61,7 @@ from tasks.data.importers.table import (
 from tasks.data.json_stream import Document, RawValue, array_items
 from tasks.data.offsets import Convention, OffsetVote, placed
 from tasks.data.row_order import article_order, in_order
-from tasks.data.schema import Article, Paragraph, Question
+from tasks.data.schema import Article, Paragraph
 
 SHARD_BYTES = 1 << 20
 PARQUET_MAGIC = b"PAR1"
@@ -103,7 +103,7 @@ class Shard(NamedTuple):
             if not isinstance(record, RawValue):
                 yield from parser.parse(renamed(record, columns), place)
             elif (article := self._valid_article(record)) is not None:
-                yield article
+                yield Entry(article)
             else:
                 yield from parser.parse(renamed(record.parsed(tolerant_json), columns), place)
 
@@ -156,21 +156,14 @@ def find_convention(path: Path, reading: Reading) -> Convention | None:
     with naming(path):
         for shard in read_shards(path, reading):
             for entry in shard.entries():
-                for context, question in _questions(entry):
+                for context, question in entry.article.questions():
                     vote.add(context, [] if question.is_impossible else question.answers)
     return vote.winner()
 
 
-def _questions(entry: Entry) -> Iterator[tuple[str, Question]]:
-    if isinstance(entry, FlatEntry):
-        yield entry.context, entry.question
-    else:
-        yield from ((part.context, question) for part in entry.paragraphs for question in part.qas)
-
-
 def placed_entry(entry: Entry, convention: Convention | None, counts: Counts) -> Entry:
     """The entry with the starts of its answers in code points, and with their texts."""
-    for context, question in _questions(entry):
+    for context, question in entry.article.questions():
         for number, answer in enumerate(question.answers):
             question.answers[number] = placed(answer, context, convention)
             counts[SPANS] += not answer.text and answer.end is not None
@@ -369,8 +362,13 @@ def _parquet_rows(
         if not _is_parquet(path):  # compressed, or in a zip: not seekable
             shutil.copyfileobj(stream, unpacked)
             file = unpacked
-        with _complete_parquet(), open_parquet(file) as opened:
-            yield _numbered_rows(path, opened, report)
+        try:
+            with open_parquet(file) as opened:
+                yield _numbered_rows(path, opened, report)
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise FormatError(
+                f"not a complete Parquet file ({first_line(error)}); download it again."
+            ) from error
 
 
 def _is_parquet(path: Path) -> bool:
@@ -389,31 +387,16 @@ def _numbered_rows(path: Path, file: Any, report: ReportShare) -> Iterator[Numbe
         done += batch.num_rows
 
 
-@contextmanager
-def _complete_parquet() -> Iterator[None]:
-    try:
-        yield
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = first_line(error)
-        raise FormatError(f"not a complete Parquet file ({reason}); download it again.") from error
-
-
 def group_entries(entries: Iterable[Entry]) -> Iterator[Article]:
     """Yield the articles of consecutive entries, lazily."""
-    for _, same_article in groupby(entries, _article_of):
-        flat: list[FlatEntry] = []
-        for entry in same_article:
-            if isinstance(entry, Article):
-                yield entry
-            else:
-                flat.append(entry)
-        if flat:
-            paragraphs = [
-                Paragraph(context=context, qas=[entry.question for entry in run])
-                for context, run in groupby(flat, lambda entry: entry.context)
-            ]
-            yield Article(title=flat[0].title, paragraphs=paragraphs)
-
-
-def _article_of(entry: Entry) -> tuple[str, str] | None:
-    return None if isinstance(entry, Article) else entry.article
+    for group, run in groupby(entries, lambda entry: entry.group):
+        if group is None:
+            yield from (entry.article for entry in run)
+            continue
+        articles = [entry.article for entry in run]
+        parts = [part for article in articles for part in article.paragraphs]
+        paragraphs = [
+            Paragraph(context=context, qas=[question for part in same for question in part.qas])
+            for context, same in groupby(parts, lambda part: part.context)
+        ]
+        yield Article(title=articles[0].title, paragraphs=paragraphs)

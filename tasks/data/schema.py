@@ -1,6 +1,7 @@
 """The SQuAD data model, versions 1.1 and 2.0: articles, paragraphs, questions and answers."""
 
 import re
+from collections.abc import Iterator
 from copy import copy
 from typing import Annotated, Any
 
@@ -89,12 +90,16 @@ class Article(_Record):
     title: Annotated[Text, _null_as("")] = ""
     paragraphs: list[Paragraph]
 
+    def questions(self) -> Iterator[tuple[str, Question]]:
+        """Yield each question, after its context."""
+        yield from ((part.context, question) for part in self.paragraphs for question in part.qas)
+
 
 class FlatQuestion(_Record):
     """A question that includes its context, as in JSON Lines and Parquet files."""
 
     id: QuestionId
-    title: Text | None = None
+    title: Annotated[Text, _null_as("")] = ""
     context: Text
     question: Text
     answers: Answers

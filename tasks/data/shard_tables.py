@@ -15,13 +15,8 @@ from tasks.data.schema import Answer, Article, Question
 from tasks.text.tokenizer import tokenize
 
 Row = dict[str, Any]
-
-
-class Place(NamedTuple):
-    """The article and the context that a question is in."""
-
-    article: tuple[str, str]  # see `FlatEntry.article`
-    context: str
+# The article of a row (see `Entry.group`), and its context.
+Place = tuple[tuple[str, str], str]
 
 
 class ShardTables(NamedTuple):
@@ -49,14 +44,14 @@ def shard_tables(entries: Iterable[Entry], repair: bool) -> ShardTables:
     return ShardTables(
         {name: pa.RecordBatch.from_pylist(builder.rows[name], TABLES[name]) for name in TABLES},
         builder.articles,
-        not all(isinstance(entry, Article) for entry in entries),
+        any(entry.is_row for entry in entries),
         _place(entries[0]) if entries else None,
         _place(entries[-1]) if entries else None,
     )
 
 
 def _place(entry: Entry) -> Place | None:
-    return None if isinstance(entry, Article) else Place(entry.article, entry.context)
+    return entry.group and (entry.group, entry.article.paragraphs[0].context)
 
 
 class _Builder:

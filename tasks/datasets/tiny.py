@@ -194,11 +194,7 @@ class ValueGenerator:
     def __init__(self, rng: Random) -> None:
         self._rng = rng
         self._names: set[str] = set()
-        self._in_context: set[str] = set()
-
-    def new_context(self) -> None:
-        """Forget what the last context used, except for the names, which are never reused."""
-        self._in_context.clear()
+        self.in_context: set[str] = set()  # cleared for each context; names are never reused
 
     def value(self, kind: str) -> str:
         """A value of the type: a name, a year, a distance, one word, or an adjective and a noun."""
@@ -221,8 +217,8 @@ class ValueGenerator:
                 return name
 
     def _draw_unused(self, choices: Iterable[str]) -> str:
-        choice = self._rng.choice([c for c in choices if c not in self._in_context])
-        self._in_context.add(choice)
+        choice = self._rng.choice([c for c in choices if c not in self.in_context])
+        self.in_context.add(choice)
         return choice
 
 
@@ -236,13 +232,15 @@ def generate(
     """
     rng = Random(seed)
     generator = ValueGenerator(rng)
+
+    def article(key: str) -> dict[str, Any]:
+        generator.in_context.clear()
+        district = generator.name("town")
+        paragraphs = [_paragraph(rng, generator, f"{key}-{i}", district) for i in range(contexts)]
+        return {"title": f"The district of {district}", "paragraphs": paragraphs}
+
     train, dev = (
-        {
-            "version": "v2.0",
-            "data": [
-                _article(rng, generator, f"{split}-{i:03}", contexts) for i in range(articles)
-            ],
-        }
+        {"version": "v2.0", "data": [article(f"{split}-{i:03}") for i in range(articles)]}
         for split, articles in (("train", train_articles), ("dev", dev_articles))
     )
     return train, dev
@@ -257,15 +255,8 @@ def write_tiny(out: Path, seed: int = 7) -> dict[str, Any]:
     return questions
 
 
-def _article(rng: Random, generator: ValueGenerator, key: str, contexts: int) -> dict[str, Any]:
-    generator.new_context()
-    district = generator.name("town")
-    paragraphs = [_paragraph(rng, generator, f"{key}-{i}", district) for i in range(contexts)]
-    return {"title": f"The district of {district}", "paragraphs": paragraphs}
-
-
 def _paragraph(rng: Random, generator: ValueGenerator, key: str, district: str) -> dict[str, Any]:
-    generator.new_context()
+    generator.in_context.clear()
     kind = rng.choice(KINDS)
     *names, absent = (generator.name(kind.names) for _ in range(5))
     relations = (kind.epithet, rng.choice(kind.relations))

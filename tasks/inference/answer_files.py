@@ -65,13 +65,12 @@ def read_questions(files: Sequence[Path], columns: str = "") -> list[AskedQuesti
     asked: dict[tuple[str, str], AskedQuestion] = {}
     for file in files:
         for article in read_articles(file, Reading(columns, keep_all=True)):
-            for paragraph in article.paragraphs:
-                for item in paragraph.qas:
-                    # One of which only the answers are invalid can be answered.
-                    error = "" if item.question else getattr(item, "reason", "")
-                    new = AskedQuestion(item.id, item.question, {}, error)
-                    titles = asked.setdefault((item.id, item.question), new).titles
-                    titles.setdefault(paragraph.context, article.title)
+            for context, item in article.questions():
+                # One of which only the answers are invalid can be answered.
+                error = "" if item.question else getattr(item, "reason", "")
+                new = AskedQuestion(item.id, item.question, {}, error)
+                titles = asked.setdefault((item.id, item.question), new).titles
+                titles.setdefault(context, article.title)
     if not asked:
         raise UserError(f"No questions found in {files[0]}. Add at least one question.")
     return list(asked.values())

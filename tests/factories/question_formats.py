@@ -35,6 +35,12 @@ def questions(prefix: Callable[[int], str] = lambda number: "") -> list[Asked]:
     return asked
 
 
+def utf16(asked: Asked) -> Asked:
+    """The question with its start in UTF-16 code units."""
+    start = len(asked.context[: asked.start].encode("utf-16-le")) // 2
+    return asked._replace(start=start)
+
+
 def _answers(asked: Asked) -> list[dict[str, Any]]:
     return [] if asked.start is None else [{"text": asked.text, "answer_start": asked.start}]
 

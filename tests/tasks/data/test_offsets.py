@@ -8,7 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.data.ingest import ingest_file
-from tests.factories.question_formats import Asked, label_studio_without_text, questions, squad
+from tests.factories.question_formats import (
+    Asked,
+    label_studio_without_text,
+    questions,
+    squad,
+    utf16,
+)
 
 Change = Callable[[Asked], Asked]
 
@@ -16,10 +22,6 @@ Change = Callable[[Asked], Asked]
 def every(text: str) -> Callable[[int], str]:
     """A prefix of the contexts of every twentieth pair of questions."""
     return lambda number: text if number % 20 == 0 else ""
-
-
-def utf16(q: Asked) -> Asked:
-    return q._replace(start=len(q.context[: q.start].encode("utf-16-le")) // 2)
 
 
 def utf8(q: Asked) -> Asked:

@@ -173,15 +173,6 @@ def test_weight_sets_how_often_questions_occur(
     assert facts["files"][1] == {"name": "second.json", "weight": 2.25}
 
 
-def test_equal_inputs_give_equal_bytes(halves: list[Portion], tmp_path: Path) -> None:
-    mixed = Portion(halves[1].folder, halves[1].name, 0.5, divided=False)
-    written = []
-    for name in ("once", "again"):
-        write_split(new(tmp_path / name), [halves[0], mixed], "train", SHARES)
-        written.append([file.read_bytes() for file in sorted((tmp_path / name).iterdir())])
-    assert written[0] == written[1]
-
-
 def test_overlap_with_dev_is_rejected_or_left_out(tmp_path: Path) -> None:
     train = ingest_contexts(tmp_path, a="One text.", b="Another  TEXT.", c="")
     evaluation = ingest_contexts(tmp_path, d=" another\ntext. ", e="A third text.", f="")

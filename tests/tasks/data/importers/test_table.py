@@ -16,9 +16,9 @@ from tasks.data.readers import read_shards
 from tests.factories.question_formats import (
     FORMATS,
     WITHOUT_TEXT,
-    Asked,
     questions,
     squad,
+    utf16,
 )
 
 EMOJI = 20  # every so many contexts have one, and so do the two questions about each
@@ -26,11 +26,6 @@ EMOJI = 20  # every so many contexts have one, and so do the two questions about
 
 def emoji(number: int) -> str:
     return "🛠️ " if number % EMOJI == 0 else ""
-
-
-def utf16(asked: Asked) -> Asked:
-    start = len(asked.context[: asked.start].encode("utf-16-le")) // 2
-    return asked._replace(start=start)
 
 
 def ingested(folder: Path, content: bytes, **options: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
