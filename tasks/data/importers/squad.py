@@ -17,7 +17,7 @@ MARKERS = (b'"answer_category"', f'"{CANNOT_ANSWER}"'.encode())
 def articles_or_rows(record: Record, counts: Counts) -> Records:
     """An article, or a row."""
     if "paragraphs" not in record:
-        yield _row(record)
+        yield _row(record, counts)
         return
     for paragraph, question in questions_of(record):
         _mark_unanswerable(question, counts)
@@ -42,12 +42,13 @@ def _is_marker(answer: Any) -> bool:
     )
 
 
-def _row(record: Record) -> Record:
+def _row(record: Record, counts: Counts) -> Record:
     """A row whose answers may be two lists, one text, or both as text in a table's cell."""
     if "answers" not in record and "answer" in record:
-        text, context = record["answer"], record.get("context")
-        # Without starts, the first occurrence counts.
-        start = record.get("answer_start", str(context).find(str(text)))
+        text, start = record["answer"], record.get("answer_start")
+        if text and start in (None, ""):
+            start = str(record.get("context")).find(str(text))
+            counts["answers without a start (the first occurrence counts)"] += 1
         record["answers"] = [{"text": text, "answer_start": start}] if text else []
     if "answers" in record:
         record["answers"] = _answer_list(_unpacked(record["answers"]))

@@ -163,6 +163,15 @@ CASES: dict[str, tuple[Any, list[list[int]], str]] = {
         [[4], [9]],
         "3 rows, 3 without an id (a digest of context and question is the id), 1 without answer",
     ),
+    "rows": (
+        [
+            {"id": n, "context": f"{TEXT} of gold", "question": f"{n}?", "answer": "gold"}
+            for n in "ab"
+        ]
+        + [{"id": "c", "context": TEXT, "question": "c?", "answer": "bar", "answer_start": 9}],
+        [[4], [4], [9]],
+        "3 rows, 2 answers without a start (the first occurrence counts)",
+    ),
     "coqa": ({"data": [COQA]}, [[4]], "1 dialogs, 1 left out (yes or no)"),
     "cuad": (
         {"data": [{"title": "c", "paragraphs": [{"context": TEXT, "qas": [CUAD]}]}]},
