@@ -10,7 +10,7 @@ The three tables of a split are written batch by batch, from the tables of inges
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
@@ -228,28 +228,43 @@ def _add_portion(
     shared: IntArray,
     file: str,
 ) -> None:
-    """Write the kept contexts of a portion, their questions, copied by its weight, and the
+    """Write the kept contexts of a portion, their questions, copied by its weight, and then the
     negatives made from these; `shared` ids get the file's name."""
-    folder, weight, counts = contexts.portion.folder, contexts.portion.weight, writer.counts
+    counts = writer.counts
     numbers = _renumbered(np.arange(len(contexts.keep)), contexts.keep, counts["contexts"])
     articles = _renumbered(contexts.article_of, contexts.keep, counts["articles"])
     counts["articles"] = max(counts["articles"], int(articles.max(initial=-1)) + 1)
-    for batch in batches(folder / "contexts.parquet"):
+    for batch in batches(contexts.portion.folder / "contexts.parquet"):
         kept = batch.filter(pa.array(contexts.keep[batch.column("context_id").to_numpy()]))
         ids = kept.column("context_id").to_numpy()
         new = {"context_id": numbers[ids], "article": articles[ids]}
         writer.add_contexts(with_columns(kept, new))
-    sampler = NegativeSampler(contexts, negatives, seed)
-    for questions, ledger in questions_with_ledger(folder):
+    for questions, ledger in _copied_questions(contexts, seed, shared, file):
+        writer.add_questions(_in_contexts(questions, numbers), ledger)
+    if negatives:
+        sampler = NegativeSampler(contexts, negatives, seed)
+        for copied in _copied_questions(contexts, seed, shared, file):
+            made, ledger = sampler.sample(*copied)
+            counts["negatives"] += made.num_rows
+            writer.add_questions(_in_contexts(made, numbers), ledger)
+
+
+def _copied_questions(
+    contexts: Contexts, seed: int, shared: IntArray, file: str
+) -> Iterator[tuple[Any, Any]]:
+    """Yield batches of the questions about kept contexts, and their ledger rows, copied by the
+    portion's weight."""
+    for questions, ledger in questions_with_ledger(contexts.portion.folder):
         if len(shared):
             questions = with_unique_ids(questions, shared, file)
             ledger = with_unique_ids(ledger, shared, file)
-        copied = _copy_by_weight(questions, ledger, contexts.keep, weight, seed)
-        parts = [copied, *([sampler.sample(*copied)] if negatives else [])]
-        counts["negatives"] += sum(made.num_rows for made, _ in parts[1:])
-        for part, part_ledger in parts:
-            new = {"context_id": numbers[part.column("context_id").to_numpy()]}
-            writer.add_questions(with_columns(part, new), part_ledger)
+        yield _copy_by_weight(questions, ledger, contexts.keep, contexts.portion.weight, seed)
+
+
+def _in_contexts(questions: Any, numbers: IntArray) -> Any:
+    return with_columns(
+        questions, {"context_id": numbers[questions.column("context_id").to_numpy()]}
+    )
 
 
 def _renumbered(numbers: IntArray, keep: BoolArray, first: int) -> IntArray:
