@@ -153,17 +153,13 @@ def _answer_table(context: str, answers: Sequence["AnswerRow"]) -> Table:
     """A row per answer: its probability, its text, and its sentence of the context."""
     table = Table.grid(Column(justify="right", no_wrap=True), padding=(0, 2))
     for answer in answers:
-        if answer["answer"]:
-            text = Text(_one_line(answer["answer"]), "bold green")
-        else:
-            text = Text("No answer", "bold yellow")
-        table.add_row(Text(_probability(answer)), text, _sentence(context, answer))
+        percent, words = 100 * answer["probability"], _one_line(answer["answer"])
+        table.add_row(
+            f"{percent:.1f} %" if percent >= 0.1 else "< 0.1 %",
+            Text(words, "bold green") if words else Text("No answer", "bold yellow"),
+            _sentence(context, answer),
+        )
     return table
-
-
-def _probability(answer: "AnswerRow") -> str:
-    percent = 100 * answer["probability"]
-    return f"{percent:.1f} %" if percent >= 0.1 else "< 0.1 %"
 
 
 def _sentence(context: str, answer: "AnswerRow") -> Text:

@@ -244,8 +244,10 @@ def test_grown_data_keep_all_articles_in_their_splits(tmp_path: Path) -> None:
 
 
 def test_validation_and_dev_are_held_out_and_encoded(tmp_path: Path) -> None:
-    file = write(tmp_path / "all.json", ARTICLES)
-    splits = ingest_in_flow(DataParameters(dataset=file, validation_share=0.2))
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.writestr("deep/train.json", json.dumps({"data": ARTICLES}))
+    data = DataParameters(dataset=str(tmp_path / "all.zip"), validation_share=0.2)
+    splits = ingest_in_flow(data)
     assert splits.name == "all"
     assert splits.validation is not None
     outputs = (splits.train, splits.validation, splits.dev)
@@ -259,20 +261,6 @@ def test_validation_and_dev_are_held_out_and_encoded(tmp_path: Path) -> None:
     )()
     assert list(encoded.splits) == ["train", "validation", "dev"]
     assert len({output.folder for output in encoded.splits.values()}) == 3
-
-
-def test_zip_members_in_folders_are_ingested(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
-        for name, part in (("deep/train.json", ARTICLES[:8]), ("deep/dev.json", ARTICLES[8:])):
-            archive.writestr(name, json.dumps({"data": part}))
-    splits = ingest_in_flow(DataParameters(dataset=str(tmp_path / "all.zip"), validation_share=0))
-    questions = sum(len(p["qas"]) for article in ARTICLES for p in article["paragraphs"])
-    assert splits.train.facts["questions"] + splits.dev.facts["questions"] == questions
-    assert splits.name == "all"
-
-
-def test_tiny_has_no_validation() -> None:
-    assert ingest_in_flow(DataParameters()).validation is None
 
 
 @pytest.mark.parametrize(

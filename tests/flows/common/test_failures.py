@@ -114,13 +114,6 @@ def test_stage_error_becomes_the_flow_error(tmp_path: Path, root: Path, log: lis
     assert not list((root / "stages" / "ingest").iterdir())
 
 
-def test_rejects_splitting_a_single_article(tmp_path: Path) -> None:
-    question = {"id": "q1", "question": "What?", "answers": [], "is_impossible": True}
-    article = {"title": "Mills", "paragraphs": [{"context": "The mill.", "qas": [question]}]}
-    (tmp_path / "one.json").write_text(json.dumps({"data": [article]}))
-    assert "one article" in exit_code(ingest_path(tmp_path / "one.json"))
-
-
 def test_unreachable_host_gives_a_user_error(
     monkeypatch: pytest.MonkeyPatch, root: Path, log: list[str]
 ) -> None:

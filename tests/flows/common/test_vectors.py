@@ -143,23 +143,14 @@ def test_training_says_what_its_vectors_cover(
     assert re.fullmatch(expected, line)
     caplog.clear()
     assert coverage_lines(data, "none", caplog) == [], "chosen on purpose"
-
-
-def test_training_warns_of_vectors_of_another_language(
-    root: Path, prefect_server: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    ((level, line),) = coverage_lines(translated(tmp_path / "own"), "glove-6b-50d", caplog)
-    assert level == logging.WARNING
-    assert "another language than the text" in line and "variant char-only" in line
-
-
-def test_training_warns_of_vectors_in_another_case(
-    root: Path, prefect_server: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    source = write_lines(tmp_path / "upper.vec", "4 2", "THE 1 2", "WAS 3 4", "IN 5 6", "IS 7 8")
-    ((level, line),) = coverage_lines(write_dataset(tmp_path / "own", 2, 1), source, caplog)
+    upper = write_lines(tmp_path / "upper.vec", "4 2", "THE 1 2", "WAS 3 4", "IN 5 6", "IS 7 8")
+    ((level, line),) = coverage_lines(data, upper, caplog)
     assert level == logging.WARNING
     assert "upper.vec has vectors for 0.0 % of the text" in line and "in another case" in line
+    caplog.clear()
+    ((level, line),) = coverage_lines(translated(tmp_path / "arabic"), "glove-6b-50d", caplog)
+    assert level == logging.WARNING
+    assert "another language than the text" in line and "variant char-only" in line
 
 
 def test_vectors_without_any_word_are_refused(
