@@ -59,14 +59,11 @@ def test_page_shows_scores_and_is_self_contained(folder: Path, split: Evaluation
     assert_self_contained(re.sub(r'<a href="\w+\.html">errors</a>', "", page))
 
 
-def test_floor_is_beside_the_scores(folder: Path, split: EvaluationSplit) -> None:
+def test_page_has_the_floor_and_names_its_rule(folder: Path, split: EvaluationSplit) -> None:
     text = visible_text(written_report(folder, [variant(folder, split, "weak", WEAK)]))
     assert 'Floor : always "no answer" 25.00 25.00 25.00 –' in text
     assert "Floor : the first sentence's best span 50.00 66.67 75.00 –" in text
 
-
-def test_page_says_which_rule_it_used(folder: Path, split: EvaluationSplit) -> None:
-    text = visible_text(written_report(folder, [variant(folder, split, "weak", WEAK)]))
     assert "EM and F1 follow the official rule of SQuAD 2.0." in text
     assert "For 1 questions" in text, "about π ≈ 3"
     assert "MLQA" in text
