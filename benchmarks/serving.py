@@ -4,9 +4,11 @@ Usage: python -m benchmarks.serving DATASET SPLIT_FOLDER [--seconds 300] [--out 
 
 DATASET has a champion in the storage root, and for the second part a previous champion;
 SPLIT_FOLDER is an ingested split. Both servers answer the same questions, whose contexts have close
-to 130 tokens, for 1, 8 and 64 clients, each with a connection that it keeps. Then 8 clients go on
-while the alias changes between the two versions and the replica is killed, five times each. Every
-answer is compared with what the version that it names answers by itself. Aliases are restored.
+to 130 tokens, for 1, 8 and 64 clients, each with a connection that it keeps. The results have the
+time of requests, that of the model, which `bidaflow serve` counts, and the memory of all processes
+of a server at the end of a load. Then 8 clients go on while the alias changes between the two
+versions and the replica is killed, five times each. Every answer is compared with what the version
+that it names answers by itself. Aliases are restored.
 """
 
 import argparse
