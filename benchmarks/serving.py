@@ -88,8 +88,9 @@ def started(command: Sequence[str], port: int, probe: str) -> Iterator[psutil.Pr
         "PATH": path,
         "MLFLOW_TRACKING_URI": settings().tracking_uri,
     }
-    log = subprocess.DEVNULL
-    process = psutil.Popen(command, env=environment, stdout=log, stderr=log)
+    process = psutil.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
+    )
     try:
         while not _responds(port, probe):
             if process.poll() is not None:
@@ -232,9 +233,8 @@ def _replicas(server: psutil.Process) -> list[psutil.Process]:
 
 def _mib(server: psutil.Process) -> int:
     """The resident memory of a server's processes; pages that they share count once."""
-    family = [server, *server.children(recursive=True)]
     total = 0
-    for process in family:
+    for process in [server, *server.children(recursive=True)]:
         with suppress(psutil.NoSuchProcess):
             total += process.memory_full_info().pss
     return total >> 20
