@@ -23,10 +23,10 @@ from infra.masking import mask_secrets
 HINT = "--help lists all options."
 # What is allowed, by pydantic's type of an error; other errors have words of their own.
 ALLOWED = {
-    "greater_than_equal": "at least {ge:g}",
-    "greater_than": "above {gt:g}",
-    "less_than_equal": "at most {le:g}",
-    "less_than": "below {lt:g}",
+    "greater_than_equal": "at least {ge:.15g}",
+    "greater_than": "above {gt:.15g}",
+    "less_than_equal": "at most {le:.15g}",
+    "less_than": "below {lt:.15g}",
     "int_parsing": "a whole number",
     "int_from_float": "a whole number",
     "float_parsing": "a number",
@@ -37,6 +37,7 @@ ALLOWED = {
     "too_short": "at least {min_length} item",
     "list_type": "a list",
     "extra_forbidden": "unknown field",
+    "string_unicode": "text in UTF-8",
     "model_type": "a group of options, which --help lists",
 }
 

@@ -168,6 +168,17 @@ def test_option_without_its_group_is_recognised(typed: str, meant: str) -> None:
     assert refused(*[typed, "7"][: 1 if "=" in typed else 2]) == expected
 
 
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--training.seed", "18446744073709551616"], "at most 4294967295."),
+        (["--data.dataset", "\udcff"], "text in UTF-8."),
+    ],
+)
+def test_values_that_servers_can_not_store(words: list[str], error: str) -> None:
+    assert refused(*words).endswith(f": {error}")
+
+
 def test_group_is_no_option() -> None:
     assert refused("--vectors", "a") == "--vectors a: a group of options, which --help lists."
 
