@@ -2,6 +2,7 @@
 
 import logging
 import os
+import resource
 import socket
 import sys
 import threading
@@ -13,7 +14,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import ray
-from ray.exceptions import AuthenticationError, GetTimeoutError, RayError
+from ray.exceptions import (
+    AuthenticationError,
+    GetTimeoutError,
+    LocalRayletDiedError,
+    RayError,
+)
 from ray.util.queue import Queue
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -53,6 +59,9 @@ WORKER_SECONDS = 300.0
 
 # What Ray's error says if a cluster on this machine is not ready after 30 seconds.
 NOT_READY = "timed out during startup"
+
+# With 64, Ray's processes take each other for dead, without a word about files.
+LEAST_OPEN_FILES = 256
 
 RAY_HOME = Path.home() / ".ray"  # has the token of clusters that are started here
 
@@ -122,20 +131,23 @@ def _require_worker(seconds: float, logs: Path) -> None:
     import it.
 
     Raises:
-        UserError: it does not start within this time.
+        UserError: it does not start within this time, or Ray itself ends.
     """
     try:
         ray.get(_do_nothing.remote(), timeout=seconds)
-    except GetTimeoutError as error:
+    except (GetTimeoutError, LocalRayletDiedError) as error:
         ray.shutdown()
+        ended = isinstance(error, LocalRayletDiedError)
+        when = "before Ray ended by itself" if ended else f"within {seconds:g} seconds"
         raise UserError(
-            f"No worker of Ray started within {seconds:g} seconds. raylet.err and worker-*.err in "
+            f"No worker of Ray started {when}. raylet.err and worker-*.err in "
             f"{logs} say why; if they say nothing, the machine is too busy."
         ) from error
 
 
 def _start_here() -> Path:
     """Start a cluster on this machine, and return the folder of its logs."""
+    _require_open_files()
     variables = allocator_variables() | _local_cluster_variables() | QUIET
     try:
         context = ray.init(
@@ -159,6 +171,16 @@ def _start_here() -> Path:
             "flow when they have ended. Finished steps are kept."
         ) from error
     return _logs(context)
+
+
+def _require_open_files() -> None:
+    """Raises UserError if this process, and so Ray's, may open too few files."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)  # -1: any number
+    if 0 <= limit < LEAST_OPEN_FILES:
+        raise UserError(
+            f"At most {limit} files may be open, too few for Ray. Allow more, for example by "
+            "`ulimit -n 4096`, and run the same command again: it resumes."
+        )
 
 
 def _logs(context: Any) -> Path:

@@ -306,7 +306,8 @@ def resumable(name: str, storage: Store, **ranking: Any) -> RunConfig:
         # A node that its provider announces to take back is not a failure.
         failure_config=FailureConfig(max_failures=MAX_RESTARTS, max_preemption_failures=-1),
         checkpoint_config=CheckpointConfig(num_to_keep=settings().keep_checkpoints, **ranking),
-        logging_config=LoggingConfig(log_level="WARNING"),
+        # On a busy machine, it warns with tracebacks of what it then does again.
+        logging_config=LoggingConfig(log_level="ERROR"),
     )
 
 

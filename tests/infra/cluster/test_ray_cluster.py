@@ -1,13 +1,21 @@
 """The variables of a Ray cluster that is started here, and why one can't be joined."""
 
 import inspect
+import resource
 from pathlib import Path
 
 import pytest
 import ray
 from ray._private import services
 
-from infra.cluster.ray_cluster import REASONS, _reason, allocator_variables
+from infra.cluster.ray_cluster import (
+    LEAST_OPEN_FILES,
+    REASONS,
+    _reason,
+    allocator_variables,
+    connect,
+)
+from infra.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -40,3 +48,14 @@ def test_reasons_are_those_of_this_version_of_ray() -> None:
     """Ray's errors differ by their words only, and no public module has these."""
     source = inspect.getsource(services)
     assert all(words in source for words in REASONS)
+
+
+def test_too_few_open_files_are_refused() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (LEAST_OPEN_FILES - 1, before[1]))
+        with pytest.raises(UserError, match=r"^At most 255 files may be open, .* `ulimit -n 4096`"):
+            connect()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert not ray.is_initialized()
