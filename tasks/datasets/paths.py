@@ -69,7 +69,11 @@ def _local_files(path_or_glob: str) -> list[Path]:
     entries = [e for place in places for e in (files_below(place) if place.is_dir() else [place])]
     files = list(dict.fromkeys(file for entry in entries for file in _expanded(entry)))
     if not files and path.exists():
-        raise UserError(f"{path_or_glob} has no {EXTENSIONS_TEXT} files. Check the path.")
+        others = "".join(f", but {entry.name}" for entry in entries[:1] if entry != path)
+        raise UserError(
+            f"{path_or_glob} has no {EXTENSIONS_TEXT} files{others}. Check the path, unpack "
+            "archives, or save documents as one of these."
+        )
     if not files:
         raise UserError(
             f"{path_or_glob} is neither a known dataset nor a file, nor a folder, zip or glob with "

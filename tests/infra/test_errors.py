@@ -46,6 +46,10 @@ def read_only(folder: Path) -> None:
     raise PermissionError(errno.EROFS, os.strerror(errno.EROFS), str(folder / "stages"))
 
 
+def locked(folder: Path) -> None:
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder / "a.json"))
+
+
 def open_too_many(folder: Path) -> None:
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(folder / "a.json"))
 
@@ -59,6 +63,7 @@ def fail_on_gpu(says: str, _: Path) -> None:
     [
         (lambda _: full_disk(), r"^The disk is full: .*No space left.*`bidaflow prune --yes`"),
         (read_only, r"/stages can't be written: Read-only file system.*set BIDAFLOW_ROOT"),
+        (locked, r"/a\.json can't be read or written: Permission denied\. Change its permissions"),
         (open_too_many, r"^Too many open files: .*a\.json'\. Allow more, .*`ulimit -n 4096`"),
         (lambda _: "a…".encode("ascii"), r"^'\\u2026' can't be encoded as ascii\. Set PYTHONUTF8"),
         (lambda _: (2**64).to_bytes(8), r"^A number is too large: .*\. Choose smaller values"),

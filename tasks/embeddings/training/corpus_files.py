@@ -97,7 +97,11 @@ def _texts_below(folder: Path) -> list[Path]:
     files = files_below(folder)
     texts = [file for file in files if has_text_name(file)]
     if not texts:
-        raise UserError(f"{folder} contains no texts; expected {TEXT_NAMES} files.")
+        found = f", not {files[0].name}" if files else ""
+        raise UserError(
+            f"{folder} contains no texts; expected {TEXT_NAMES} files{found}. Unpack archives, and "
+            "save documents as text."
+        )
     others = sorted(set(files).difference(texts))
     example = f" (for example {others[0].relative_to(folder)})" if others else ""
     logger().info(

@@ -74,15 +74,18 @@ def test_error_names_the_missing_source(name: str, tmp_path: Path) -> None:
         find_local(str(tmp_path / name))
 
 
-@pytest.mark.parametrize("name", ["empty", "notes", "e.zip"])
-def test_error_names_a_place_without_data(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "others"), [("empty", ""), ("notes", ", but a.tar.gz"), ("e.zip", "")]
+)
+def test_error_names_a_place_without_data(name: str, others: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "a.txt").touch()
+    (tmp_path / "notes" / "a.tar.gz").touch()
     with zipfile.ZipFile(tmp_path / "e.zip", "w"):
         pass
-    message = f"{name} has no .json, .jsonl, .ndjson, .csv, .tsv or .parquet files. Check the path."
-    with pytest.raises(UserError, match=f"{re.escape(message)}$"):
+    names = ".json, .jsonl, .ndjson, .csv, .tsv or .parquet"
+    message = f"{name} has no {names} files{others}. Check the path, unpack archives, or save"
+    with pytest.raises(UserError, match=re.escape(message)):
         find_local(str(tmp_path / name))
 
 

@@ -309,7 +309,10 @@ def test_one_long_line_is_read_in_pieces(tmp_path: Path) -> None:
 
 def test_rejects_empty_folders(tmp_path: Path) -> None:
     (tmp_path / "nothing").mkdir()
-    with pytest.raises(UserError, match="contains no texts"):
+    with pytest.raises(UserError, match=r"contains no texts; expected \.txt .* \.parquet files\."):
+        find_texts(str(tmp_path / "nothing"))
+    (tmp_path / "nothing" / "a.docx").touch()
+    with pytest.raises(UserError, match=r"\.parquet files, not a\.docx\. Unpack archives"):
         find_texts(str(tmp_path / "nothing"))
 
 
