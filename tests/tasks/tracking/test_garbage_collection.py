@@ -150,6 +150,7 @@ def test_removes_leftovers_of_killed_runs(root: Path) -> None:
     ended, running, finished = (root / "ray" / key for key in ("k3", "k4", "k5"))
     for folder in (broken, half, ended, running, finished):
         folder.mkdir(parents=True)
+    (root / "ray" / "k4.fault").touch()
     client = mlflow_client()
     client.create_run("0", tags={"bidaflow.stage": "k4"})
     run = client.create_run("0", tags={"bidaflow.stage": "k5"})
