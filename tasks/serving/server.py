@@ -119,7 +119,7 @@ def run_server(
         # Replicas are forks of a process that has imported this module, which takes seconds.
         processes = get_context("forkserver")
         processes.set_forkserver_preload([__name__])
-        _keep_running(
+        keep_running(
             lambda: processes.Process(target=_run_replica, args=arguments, daemon=True),
             replicas,
             stop,
@@ -138,7 +138,7 @@ def _listening(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def _keep_running(create: Callable[[], BaseProcess], count: int, stop: Event) -> None:
+def keep_running(create: Callable[[], BaseProcess], count: int, stop: Event) -> None:
     """Keep so many processes running until `stop`, then end them."""
     running: list[BaseProcess] = []
     while not stop.is_set():

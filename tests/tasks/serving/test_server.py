@@ -1,7 +1,10 @@
 """Following the champion in a real registry."""
 
 import threading
+import time
 from collections.abc import Iterator
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,7 @@ from prometheus_client import REGISTRY
 from infra.errors import UserError
 from tasks.serving import server as server_module
 from tasks.serving.replica import load_published
-from tasks.serving.server import Champion
+from tasks.serving.server import Champion, keep_running
 from tasks.tracking import registry
 from tasks.tracking.client import mlflow_client
 from tests.factories.services import wait
@@ -93,3 +96,31 @@ def test_no_champion(folder: Champion) -> None:
         pytest.raises(UserError, match="made has no champion yet"),
     ):
         folder.update()
+
+
+def test_ended_processes_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    created: list[BaseProcess] = []
+
+    def create() -> BaseProcess:
+        made = get_context("fork").Process(target=time.sleep, args=(60,), daemon=True)
+        created.append(made)
+        return made
+
+    def running() -> int:
+        return sum(process.pid is not None and process.is_alive() for process in created)
+
+    stop = threading.Event()
+    keeper = threading.Thread(target=keep_running, args=(create, 2, stop))
+    keeper.start()
+    try:
+        wait("two processes", lambda: running() == 2)
+        dead = tmp_path / f"gauge_livesum_{created[0].pid}.db"
+        dead.touch()
+        created[0].kill()
+        wait("a third one", lambda: len(created) == 3 and running() == 2)
+        assert not dead.exists(), "its gauges do not count"
+    finally:
+        stop.set()
+        keeper.join(30)
+    assert running() == 0
