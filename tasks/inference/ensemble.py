@@ -39,8 +39,8 @@ class Ensemble(Predictor):
 
     def mean_scores(self, pairs: Sequence[TextPair]) -> Iterator[tuple[Tensor, Tensor]]:
         """For each pair the logarithms of the mean probabilities of all spans, (T + 1, L), and of
-        no answer; see `predict_scores`. Spans may be as long as the longest of any member."""
-        longest = max(member.variant.training.max_answer_tokens for member in self.members)
+        no answer; see `predict_scores`. Spans may be as long as the ensemble's variant says."""
+        longest = self.variant.training.max_answer_tokens
         for first in range(0, len(pairs), SCORED_TOGETHER):
             group = pairs[first : first + SCORED_TOGETHER]
             scored = (member.span_scores(group, longest) for member in self.members)
@@ -70,9 +70,16 @@ def tempered(scores: Tensor, no_answer: Tensor, temperature: float) -> tuple[Ten
 
 
 def join(members: Sequence[Predictor]) -> Ensemble:
-    """An ensemble of these members, with the threshold of the first, at temperature 1."""
-    own = {field.name: getattr(members[0], field.name) for field in fields(Predictor)}
-    return Ensemble(**{**own, "temperature": 1.0}, members=tuple(members))
+    """An ensemble of these members, with the threshold of the first, at temperature 1. Answers may
+    be as long as the longest of any member."""
+    longest = max(member.variant.training.max_answer_tokens for member in members)
+    first = replace(
+        members[0],
+        variant=members[0].variant.with_changes(max_answer_tokens=longest),
+        temperature=1.0,
+    )
+    own = {field.name: getattr(first, field.name) for field in fields(Predictor)}
+    return Ensemble(**own, members=tuple(members))
 
 
 def save_ensemble(folder: Path, members: Sequence[Path], config: Mapping[str, Any]) -> None:

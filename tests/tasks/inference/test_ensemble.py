@@ -82,6 +82,13 @@ def test_answers_are_spans_of_the_context(pair: tuple[str, str], ensemble: Ensem
         assert row["start"] < 0 or is_token_span(row, pair[1], LIMIT)
 
 
+def test_longest_answer_can_be_shorter(ensemble: Ensemble) -> None:
+    changed = replace(ensemble, variant=ensemble.variant.with_changes(max_answer_tokens=1))
+    question, context = COMMON[0]
+    for row in changed.top_answers(question, context, 20):
+        assert row["start"] < 0 or is_token_span(row, context, 1)
+
+
 def test_answers_do_not_depend_on_other_questions(ensemble: Ensemble) -> None:
     pairs = [*COMMON, ("", CONTEXT), LONG, *STRANGE.values()] * 8
     together = ensemble.answer(pairs)

@@ -64,7 +64,7 @@ def earlier_model(tmp_path: Path) -> Path:
     """The files of a model; only their location matters, not their content."""
     (tmp_path / "model").mkdir()
     for name in MODEL_FILES:
-        (tmp_path / "model" / name).write_text(name, encoding="utf-8")
+        (tmp_path / "model" / name).write_text("{}", encoding="utf-8")
     for name in MODEL_TABLES:
         pq.write_table(pa.table({"name": [name]}), tmp_path / "model" / name)
     return tmp_path / "model"
