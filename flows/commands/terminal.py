@@ -52,6 +52,7 @@ def fitted(shown: Table, console: Console) -> Table:
         shortest, longest = (max(size[i] for size in sizes) for i in range(2))
         column.no_wrap = column.no_wrap or shortest == longest  # others give way first
         needed += min(shortest, FOLDED) if column.overflow == "fold" else shortest
+        column.overflow = "fold"  # rich may still make other columns narrower than their words
     return shown if needed <= console.width else _one_cell_a_line(shown)
 
 

@@ -305,8 +305,10 @@ def test_registry_error_is_not_a_missing_champion(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    with serving(Served(b"", faults=["status 500"])) as broken, pytest.raises(MlflowException):
-        registry.with_alias(broken.url, "bidaf-planted", registry.CHAMPION)
+    with serving(Served(b"", faults=["status 500"])) as broken:
+        monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", broken.url)
+        with pytest.raises(MlflowException):
+            registry.find("bidaf-planted", registry.CHAMPION)
 
 
 def test_better_of_two_concurrent_models_wins(promote: Callable[..., PromotionResult]) -> None:

@@ -36,3 +36,13 @@ def test_output_to_a_pipe_is_not_wrapped(
     show(table(("path", "answers"), [("stages/" * 30, "of a run " * 30)]))
     (row,) = (line for line in capsys.readouterr().out.split("\n") if "stages" in line)
     assert "stages/" * 30 in row and "of a run " * 29 in row
+
+
+def test_words_of_two_long_texts_are_not_cut(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    path = "/data/" + "x" * 24
+    show(table(("found", "what to do"), [(f"a root {path}", "Rename it, " * 9)]))
+    cells = [line.split("│")[1] for line in capsys.readouterr().out.splitlines() if "│" in line]
+    assert path in "".join(cell.strip() for cell in cells)

@@ -90,10 +90,12 @@ def test_own_files_override_the_catalog(two: list[str]) -> None:
 
 
 def test_files_of_neither_split_are_kept_by_name(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
     for name in ("train.json", "dev.json", "2026-12.json"):
-        (tmp_path / name).touch()
-    assert find_files(DataParameters(dataset=str(tmp_path))).unused == ["2026-12.json"]
-    assert find_files(DataParameters(dataset=str(tmp_path / "train.json"))).unused == []
+        (own / name).touch()
+    assert find_files(DataParameters(dataset=str(own))).unused == ["2026-12.json"]
+    assert find_files(DataParameters(dataset=str(own / "train.json"))).unused == []
 
 
 def test_dataset_names_resolve_to_their_files(

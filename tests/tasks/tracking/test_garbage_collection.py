@@ -259,7 +259,7 @@ def flow_run_with_model(number: int, model: Path) -> str:
     return model_uri
 
 
-def test_keeps_newest_runs_and_aliased_models(tmp_path: Path) -> None:
+def test_keeps_newest_runs_and_aliased_models(model: Path) -> None:
     models = [flow_run_with_model(number, model) for number in range(4)]
     registry.set_champion(registry.find_version(models[0]))
     retired = retire("bidaflow/made", keep=2)
@@ -273,7 +273,7 @@ def test_keeps_newest_runs_and_aliased_models(tmp_path: Path) -> None:
 
 
 def test_retention_at_an_address_keeps_new_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their trainings stay in the store, and must not lose their models."""
     monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", settings().tracking_uri)
@@ -287,7 +287,7 @@ def test_retention_at_an_address_keeps_new_runs(
 
 
 def test_retention_keeps_what_is_promoted_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models = [flow_run_with_model(number, model) for number in range(3)]
     before = recorded_runs()
@@ -297,7 +297,7 @@ def test_retention_keeps_what_is_promoted_meanwhile(
     assert registry.find("bidaf-made", registry.CHAMPION) is not None
 
 
-def test_retention_keeps_runs_that_a_flow_run_uses(tmp_path: Path, root: Path) -> None:
+def test_retention_keeps_runs_that_a_flow_run_uses(model: Path, root: Path) -> None:
     for number in range(2):
         flow_run_with_model(number, model)
     with shared_lock(lock_file(root / "stages" / "train" / "flow-0", "use")):
@@ -306,7 +306,7 @@ def test_retention_keeps_runs_that_a_flow_run_uses(tmp_path: Path, root: Path) -
 
 
 def test_next_retention_completes_a_killed_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(2):
         flow_run_with_model(number, model)
@@ -328,9 +328,7 @@ def test_failure_of_mlflow_to_erase_is_one_sentence(monkeypatch: pytest.MonkeyPa
         erase_deleted()
 
 
-def test_deleted_runs_are_erased_after_days(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deleted_runs_are_erased_after_days(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(2):
         flow_run_with_model(number, model)
     retire("bidaflow/made", keep=1)
