@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from infra.settings import settings
 from infra.storage.root_format import require_format
 from tasks.tracking import model_logging, registry, runs
 from tests.factories.cli import BIDAFLOW, QUICK, environment_for, tests_server, write_dataset
 from tests.factories.logged_models import save_untrained_model
 from tests.factories.ports import free_port
+from tests.factories.tracking_store import parent_run
 
 pytestmark = pytest.mark.heavy
 
@@ -72,12 +72,11 @@ def folder(mlflow_tables: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BIDAFLOW_ROOT", str(folder / "root"))
         require_format()
-        uri = settings().tracking_uri
-        parent = runs.parent_run(uri, "bidaflow/own", "flow", None, "made", {})
-        run_id = runs.start_variant_run(uri, parent, runs.VariantRun("char", "stage", {}, {}, []))
+        parent = parent_run("flow", "own")
+        run_id = runs.start_variant_run(parent, runs.VariantRun("char", "stage", {}, {}, []))
         saved = save_untrained_model(folder / "saved")
-        model_logging.log_model(uri, run_id, saved, "bidaf-own", step=0)
-        registry.set_champion(uri, registry.find_version(uri, "bidaf-own/1"))
+        model_logging.log_model(run_id, saved, "bidaf-own", step=0)
+        registry.set_champion(registry.find_version("bidaf-own/1"))
     yield folder
 
 
