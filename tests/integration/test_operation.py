@@ -122,6 +122,7 @@ def test_manual_flow_uses_the_running_server(server: Server, runs: Runs) -> None
 
 
 @pytest.mark.browser
+@pytest.mark.full
 def test_run_started_from_the_form_repeats_nothing(
     services: Services, server: Server, chromium: Browser, runs: Runs, dataset: Path
 ) -> None:

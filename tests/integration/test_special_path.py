@@ -27,6 +27,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     remove_links(folder)
 
 
+@pytest.mark.full
 def test_make_retrain_trains(checkout: Path, prefect_server: None) -> None:
     others = ("BIDAFLOW_ROOT", "PREFECT_HOME", "PYTHONPATH", "RAY_TMPDIR")
     kept = {n: v for n, v in os.environ.items() if n not in others and not n.startswith("MAKE")}
