@@ -51,7 +51,7 @@ def test_only_downloads_need_an_unusable_proxy(
         assert validator(served.url) == served.tag
     with pytest.raises(UserError) as caught:
         validator(ELSEWHERE)
-    assert f"{ELSEWHERE} can't be downloaded through the proxy {scheme}://" in str(caught.value)
+    assert f"{ELSEWHERE} can't be downloaded through the proxy {scheme}://***@" in str(caught.value)
     assert f"Set {name} to" in str(caught.value) and "secret" not in str(caught.value)
 
 
