@@ -120,7 +120,8 @@ def apply() -> None:
 def _print_any_text() -> None:
     """Let characters that the terminal or pipe can't encode be printed as escapes: a command must
     not fail because of them when its work is done. Standard error does so by default."""
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+    defaults = ("strict", "surrogateescape")  # the latter in the C locale
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in defaults:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 

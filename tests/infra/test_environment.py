@@ -67,12 +67,19 @@ def test_address_of_prefect_has_no_slash_at_its_end(
     assert os.environ["PREFECT_API_URL"] == "http://prefect.example:4200/api"
 
 
-def test_output_that_is_not_utf_8_gets_escapes(root: Path) -> None:
+@pytest.mark.parametrize(
+    "ascii_output",
+    [
+        {"PYTHONIOENCODING": "ascii"},
+        {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+    ],
+)
+def test_output_that_is_not_utf_8_gets_escapes(root: Path, ascii_output: dict[str, str]) -> None:
     code = "import flows; print('50 … 60'); print('\\udcff')"
     variables = {
         "PATH": os.environ["PATH"],
         "BIDAFLOW_ROOT": str(root),
-        "PYTHONIOENCODING": "ascii",
+        **ascii_output,
     }
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=CHECKOUT, env=variables, capture_output=True, check=True
