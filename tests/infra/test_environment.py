@@ -75,7 +75,7 @@ def test_address_of_prefect_has_no_slash_at_its_end(
     ],
 )
 def test_output_that_is_not_utf_8_gets_escapes(root: Path, ascii_output: dict[str, str]) -> None:
-    code = "import flows; print('50 … 60'); print('\\udcff')"
+    code = "import flows; print('50 \\u2026 60'); print('\\udcff')"
     variables = {
         "PATH": os.environ["PATH"],
         "BIDAFLOW_ROOT": str(root),
