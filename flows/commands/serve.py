@@ -1,6 +1,7 @@
 """Answer questions over HTTP, and on a page, with a dataset's champion."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -43,8 +44,8 @@ def serve(
     """
     if replicas < 1:
         raise UserError(f"--replicas must be at least 1, but is {replicas}.")
-    if feedback is not None and not os.access(feedback, os.W_OK | os.X_OK):
-        raise UserError(f"--feedback {feedback} is not a folder that can be written. Create it.")
+    if feedback is not None:
+        _require_writable(feedback)
     with TemporaryDirectory(prefix="bidaflow-serve-") as temporary:
         versions, metrics = (Path(temporary, name) for name in ("versions", "metrics"))
         versions.mkdir()
@@ -55,6 +56,14 @@ def serve(
         token = _token(token_file, host)
         name = f"bidaf-{dataset_name(dataset)}"
         run_server(name, (host, port), replicas, token, feedback, versions)
+
+
+def _require_writable(folder: Path) -> None:
+    """Create the folder if it is missing. Raises UserError if it can't be written to."""
+    with suppress(OSError):
+        folder.mkdir(exist_ok=True)
+    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        raise UserError(f"--feedback {folder} is not a folder that can be written to.")
 
 
 def _token(file: Path | None, host: str) -> str | None:

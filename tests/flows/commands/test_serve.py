@@ -35,7 +35,7 @@ def test_options_are_checked(root: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--replicas must be at least 1, but is 0"):
         serve(replicas=0)
     with pytest.raises(UserError, match=r"--feedback .*missing is not a folder"):
-        serve(feedback=tmp_path / "missing")
+        serve(feedback=tmp_path / "without parent" / "missing")
 
 
 def test_taken_port_and_missing_champion(root: Path) -> None:
