@@ -30,10 +30,13 @@ pytestmark = [pytest.mark.full, pytest.mark.heavy, pytest.mark.timeout(3600)]
 NOT_RUN = re.compile(
     r"#.*\bhours?\b|^make (?:install|quick|test|test-all)\b|^\. |=ROOT\b|OUT_FOLDER|TYPE/NAME"
     r"|^export .*://|s3://|workers 4\b|wiki-|^xz |feedback\.jsonl|\btrain\.json"
+    r"|\bHOST\b|/team\b|random\.txt"
 )
 """Commands that take hours, run these tests, only change the shell, have a placeholder, or need a
 store, a cluster, or files that only other commands in this list write."""
-OWN_FILES = re.compile(r"questions|folder/|tickets?\b|(?:texts|manuals)/|support|\b[ab]\.json")
+OWN_FILES = re.compile(
+    r"questions|folder/|tickets?\b|(?:texts|manuals)/|support|\b[ab]\.json|token\b|new\.json"
+)
 """Commands that need the user's own files, models or vectors."""
 SERVERS = {
     "bidaflow up": "Ctrl-C here",
@@ -141,6 +144,7 @@ def own(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Iterator
     for name in ("questions.json", "tickets.json", "a.json"):
         shutil.copyfile(data / "train.json", folder.path / name)
     shutil.copyfile(data / "dev.json", folder.path / "b.json")
+    shutil.copyfile(data / "dev.json", folder.path / "tickets-2026-11.json")
     (folder.path / "tickets").mkdir()
     write_dataset(folder.path / "more", train=2)
     shutil.copyfile(folder.path / "more" / "train.json", folder.path / "tickets" / "mixed.json")
