@@ -34,12 +34,12 @@ def main(port: int, parent: int | None = None) -> None:
     """Create or update the database, and serve it until a signal, or the end of the parent."""
     app = create_app(ephemeral=parent is not None, final=True)
     app.middleware("http")(own_content_only)
-    # A page of another site, whose name leads here, has that name in its requests.
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)
     if parent is not None:
         threading.Thread(target=_end_with, args=[parent], daemon=True).start()
     uvicorn.run(
-        app,
+        # A page of another site, whose name leads here, has that name in its requests. Around the
+        # app: Prefect's own requests, such as those of automations, reach it by another name.
+        TrustedHostMiddleware(app, allowed_hosts=HOSTS),
         host=LOOPBACK,
         port=port,
         timeout_keep_alive=PREFECT_SERVER_API_KEEPALIVE_TIMEOUT.value(),
