@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 from infra.services import prefect_server
 
 
-def test_foreign_hosts_are_refused_but_not_prefect_itself(
+def test_foreign_hosts_are_refused_prefect_is_not(
     root: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Automations ask the app within the process, by a name of their own."""
