@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 from infra.errors import UserError
-from infra.masking import mask_secrets
 
 # urllib.request is imported locally, because it takes a while to load.
 
@@ -56,8 +55,6 @@ def require_usable_proxy(url: str) -> None:
     for name, proxy in json.loads(os.environ.get(SET_ASIDE, "{}")).items():
         if name.lower() in (f"{parts.scheme}_proxy", "all_proxy"):
             raise UserError(
-                mask_secrets(
-                    f"{url} can't be downloaded through the proxy {proxy} ({name}). Set {name} to "
-                    "an http:// proxy, or to a socks5:// one after `pip install socksio`."
-                )
+                f"{url} can't be downloaded through the proxy {proxy} ({name}). Set {name} to an "
+                "http:// proxy, or to a socks5:// one after `pip install socksio`."
             )

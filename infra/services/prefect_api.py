@@ -10,7 +10,6 @@ from zoneinfo import ZoneInfo
 import httpx
 
 from infra.errors import UserError
-from infra.masking import mask_secrets
 from infra.settings import settings
 
 SECONDS = 3.0  # until a server counts as not responding
@@ -44,23 +43,22 @@ def require_access(api: str) -> httpx.Response:
     Raises:
         UserError: it does not.
     """
-    shown = mask_secrets(api)
     try:
         response = httpx.get(f"{api}/admin/version", auth=login(), timeout=LOGIN_SECONDS)
     except (httpx.TransportError, httpx.InvalidURL) as error:
         raise UserError(
-            f"No Prefect server responds at {shown} ({error}). Start it, or correct or unset "
+            f"No Prefect server responds at {api} ({error}). Start it, or correct or unset "
             "PREFECT_API_URL."
         ) from error
     if response.status_code in (401, 403):
         raise UserError(
-            f"The Prefect server at {shown} refuses access. Set PREFECT_API_AUTH_STRING to "
+            f"The Prefect server at {api} refuses access. Set PREFECT_API_AUTH_STRING to "
             "user:password."
         )
     is_page = response.headers.get("content-type", "").startswith("text/html")
     if response.is_success and is_page:  # not the page of a proxy about an error
         raise UserError(
-            f"{shown} has web pages, not the API of a Prefect server. Correct PREFECT_API_URL: it "
+            f"{api} has web pages, not the API of a Prefect server. Correct PREFECT_API_URL: it "
             "ends in /api."
         )
     return response

@@ -59,11 +59,12 @@ def build_ensemble(
         model.mkdir()
         save_ensemble(model, folders, chosen)
         join_trained_contexts(model, folders)
-        scores |= _on_dev(out, ensemble, load_split(splits["dev"]), chosen)
+        dev = load_split(splits["dev"])
+        scores |= _on_dev(out, ensemble, dev, chosen)
         runs.log_scores(run_id, scores)
         runs.log_artifacts(run_id, [out / "predictions.parquet"])
         model_uri = model_logging.log_model(run_id, model, f"bidaf-{dataset}", step=0)
-    pairs = _timed_pairs(load_split(splits["dev"]))
+    pairs = _timed_pairs(dev)
     sizes = [folder_bytes(folder) for folder in (*folders, model)]
     milliseconds = [latency(own, pairs) for own in (*ensemble.members, ensemble)]
     return {
